@@ -407,9 +407,33 @@ def other_inputs() -> None:
     devices = HERE.parent / "crates/theory/devices"
     for name in ("custom_npu", "h200"):
         put("device_file", f"{name}.yaml", (devices / f"{name}.yaml").read_bytes())
+    put("kernel_curves", "two_sizes.json", json.dumps(two_sizes()).encode())
+    samples = [{"id": 1, "text": "a b"}, {"id": "x", "tokens": [1, 2, 3]}, "a text", {"prompt": "q", "image": None}, {"content": "c"}]
+    put("dataset_lines", "kinds.jsonl", "".join(json.dumps(sample) + "\n" for sample in samples).encode())
     put("prices", "prices.txt", b"# per hour\nh100_sxm: 2.5\n\nl4: 0.7 # spot\n")
     put("grounded_text", "page.txt", b"<|ref|>title<|/ref|><|det|>[[10, 20, 300, 40]]<|/det|>\n# A page\n\n<|ref|>image<|/ref|><|det|>[[0, 0, 999, 999], [5, 5, 6, 6]]<|/det|>\n")
     put("expressions", "lines.txt", b"tpot<+3%\nttft:p99<500ms\ne2e:p50<=2s\nnormal:512:64\nuniform:64:256\nlognormal:100:0.5\n512\nfinding=1\nkernel=2\nphase=decode\nstep=0\nwindow=0..9000\nrequest=3\ntpot<20ms\ngoodput>0.9\n")
+
+
+def two_sizes() -> dict[str, object]:
+    """Kernel curves with two sizes on each axis."""
+    axis, eight = [1.0, 64.0], [1.5] * 8
+    heads = {"dims": axis, "ratio": eight}
+    streams = json.loads((HERE.parent / "crates/predict/data/curves/h200.json").read_text())
+    return {
+        "source": "a seed",
+        "peak_flops": 1e15,
+        "bytes_per_s": 4e12,
+        "gemm": {"fixed_us": 2.0, "m": axis, "n": axis, "k": axis, "ratio": eight, "rows": axis, "in_model": axis},
+        "gemm_unaligned": {"rows": axis, "bytes_per_s": [1e12, 2e12]},
+        "gemm_batched": {"fixed_us": 2.0, "aligned_bytes_per_s": 1e12, "unaligned_bytes_per_s": 1e12, "compute": 0.5},
+        "gemm_f32": {"fixed_us": 2.0, "ns_per_k": 2.0, "flops_per_s": 4e13},
+        "attention": {"fixed_us": 3.0, "work": axis, "keys": axis, "alone_us": axis, "prefill_in_model": axis, "decode_in_model": axis,
+                      "prefill": heads, "prefill_masked": heads, "decode": heads, "decode_grouped": heads},
+        "grouped": {"fixed_us": 2.0, "rows": axis, "ratio": axis},
+        "streams": streams["streams"],
+        "tables": {name: {"by": table["by"], "x": axis, "us": axis} for name, table in streams["tables"].items()},
+    }
 
 
 def mcp() -> None:

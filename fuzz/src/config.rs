@@ -4,7 +4,7 @@ use llmprof_config::{
     context::Context,
     grammar::overrides::{KeepOrder, parse_override},
     resolve::resolve_all,
-    source::Source,
+    source::SourceText,
     yaml,
 };
 
@@ -14,7 +14,7 @@ pub fn read(bytes: &[u8]) -> bool {
     for line in text.lines() {
         let _ = parse_override(line, &mut KeepOrder);
     }
-    let Ok(mut node) = yaml::load_config(&Source::new("input", text)) else {
+    let Ok(mut node) = yaml::load_config(&SourceText::new("input", text)) else {
         return false;
     };
     resolve_all(&mut node, &Context::new()).is_ok()

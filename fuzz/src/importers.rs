@@ -11,7 +11,7 @@ pub fn formats() -> Vec<&'static str> {
     importers.chain(["trtexec"]).collect()
 }
 
-/// Reads bytes as a format, whatever they look like; true where something could be read. A timeline is exported, and the
+/// Reads bytes as the given format; true if something could be read. A timeline is exported, and the
 /// export must be JSON, whatever numbers it has.
 pub fn import(format: &str, bytes: &[u8]) -> bool {
     if format == "trtexec" {
@@ -29,7 +29,7 @@ pub fn import(format: &str, bytes: &[u8]) -> bool {
     };
     match (importer.read)(&source) {
         Ok(Profile::Trace(trace)) => {
-            export(&trace);
+            export_trace(&trace);
             true
         }
         Ok(_) => true,
@@ -37,7 +37,7 @@ pub fn import(format: &str, bytes: &[u8]) -> bool {
     }
 }
 
-fn export(trace: &Trace) {
+fn export_trace(trace: &Trace) {
     let mut text = Vec::new();
     trace.write_chrome(&mut text).expect("memory takes it");
     let read: Result<serde::de::IgnoredAny, _> = serde_json::from_slice(&text);

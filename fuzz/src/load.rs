@@ -1,18 +1,18 @@
 //! What is done with what servers and load generators of others say.
 
-use llmprof_analysis::serving::{load_issues, parts, summarize};
+use llmprof_analysis::serving::{load_issues, parts, summarize_load};
 use llmprof_load::{
-    client::Reading,
+    client::AnswerReading,
     dataset, offline,
     record::{DcgmGpus, FailureKind, LoadRecord, RequestRecord},
     replay, results,
     server::{
         dcgm::add_page,
         families::{identify_server, read_gauges, read_window},
-        text::Page,
+        text::MetricsPage,
         window::Window,
     },
-    sse::{Event, Splitter},
+    sse::{Splitter, StreamEvent},
 };
 use llmprof_units::Nanos;
 
@@ -31,14 +31,14 @@ pub const FORMATS: [&str; 7] = [
 pub fn read(format: &str, bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     match format {
-        "load_results" => results::read(&text).is_ok(),
-        "prometheus" => page(&text),
-        "server_stream" => stream(bytes),
-        "server_answer" => whole(bytes),
+        "load_results" => results::parse_results(&text).is_ok(),
+        "prometheus" => read_page(&text),
+        "server_stream" => read_stream(bytes),
+        "server_answer" => read_answer(bytes),
         "request_trace" => replay::parse_trace(&text).is_ok(),
-        "load_dataset" => dataset::read(&text).is_ok(),
-        "vllm_offline" => offline::read(&text, |_| MOST_TOKENS).is_ok_and(|read| {
-            conclude(&read.load);
+        "load_dataset" => dataset::parse_conversations(&text).is_ok(),
+        "vllm_offline" => offline::parse_offline(&text, |_| ASKED_TOKENS).is_ok_and(|read| {
+            conclude_load(&read.load);
             true
         }),
         _ => unreachable!("a format that is listed"),
@@ -46,18 +46,18 @@ pub fn read(format: &str, bytes: &[u8]) -> bool {
 }
 
 /// Tokens that a request asks for.
-const MOST_TOKENS: u64 = 16;
+const ASKED_TOKENS: u64 = 16;
 
 /// The numbers of a load, and the parts of its requests.
-fn conclude(load: &LoadRecord) {
-    let summary = summarize(load, &[]);
-    load_issues(load, &summary, None);
-    parts::split(&load.requests, load.started_unix_ns, &[]);
+fn conclude_load(load: &LoadRecord) {
+    let summary = summarize_load(load, &[]);
+    load_issues(load, &summary, None, &[]);
+    parts::split_requests(&load.requests, load.started_unix_ns, &[]);
 }
 
 /// Two requests that were answered alike.
 fn conclude_answer(record: RequestRecord) {
-    conclude(&LoadRecord {
+    conclude_load(&LoadRecord {
         duration_ns: record.end_ns,
         requests: vec![record.clone(), record],
         ..LoadRecord::default()
@@ -65,14 +65,14 @@ fn conclude_answer(record: RequestRecord) {
 }
 
 /// A page as it is, and as the growth from its first half.
-fn page(text: &str) -> bool {
-    let whole = Page::read(text);
+fn read_page(text: &str) -> bool {
+    let whole = MetricsPage::read(text);
     let lines: Vec<&str> = text.lines().collect();
-    let half = Page::read(&lines[..lines.len() / 2].join("\n"));
+    let half = MetricsPage::read(&lines[..lines.len() / 2].join("\n"));
     let family = identify_server(&whole);
     read_gauges(family, &whole);
     add_page(&mut DcgmGpus::default(), &whole);
-    for before in [&Page::default(), &half, &whole] {
+    for before in [&MetricsPage::default(), &half, &whole] {
         let window = Window::between(before, &whole);
         read_window(family, &window);
     }
@@ -80,7 +80,7 @@ fn page(text: &str) -> bool {
 }
 
 /// A stream in one piece and in small ones: its events are the same.
-fn stream(bytes: &[u8]) -> bool {
+fn read_stream(bytes: &[u8]) -> bool {
     let events = |size: usize| {
         let mut splitter = Splitter::default();
         let mut events: Vec<(Vec<u8>, bool)> = Vec::new();
@@ -94,11 +94,11 @@ fn stream(bytes: &[u8]) -> bool {
     };
     let whole = events(bytes.len().max(1));
     assert_eq!(whole, events(7), "pieces change no event");
-    let mut record = RequestRecord::due(0, Nanos(0), MOST_TOKENS);
+    let mut record = RequestRecord::due(0, Nanos(0), ASKED_TOKENS);
     record.sent_ns = Some(Nanos(0));
-    let mut reading = Reading::new(true);
+    let mut reading = AnswerReading::new(true);
     for (number, (data, is_cut)) in whole.iter().enumerate() {
-        let event = Event {
+        let event = StreamEvent {
             data,
             at: Nanos(number as i64 + 1),
             is_cut: *is_cut,
@@ -114,10 +114,10 @@ fn stream(bytes: &[u8]) -> bool {
 }
 
 /// An answer that does not stream.
-fn whole(bytes: &[u8]) -> bool {
-    let mut record = RequestRecord::due(0, Nanos(0), MOST_TOKENS);
+fn read_answer(bytes: &[u8]) -> bool {
+    let mut record = RequestRecord::due(0, Nanos(0), ASKED_TOKENS);
     record.sent_ns = Some(Nanos(0));
-    let mut reading = Reading::new(true);
+    let mut reading = AnswerReading::new(true);
     reading.take_whole(bytes, Nanos(1), &mut record);
     record.failure = reading.ended().err();
     reading.conclude(&mut record);

@@ -6,13 +6,12 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// The folder of seeds.
 pub const FORMAT: &str = "mcp_message";
 /// A reply to it follows whatever an input is answered with, or not answered.
 const PING: &str = r#"{"jsonrpc": "2.0", "id": "last", "method": "ping"}"#;
 
 /// A server in a folder of its own with one profile, `trace.json`.
-pub struct Server {
+pub struct McpServer {
     program: PathBuf,
     folder: tempfile::TempDir,
     running: RefCell<Option<Running>>,
@@ -24,7 +23,7 @@ struct Running {
     output: BufReader<ChildStdout>,
 }
 
-impl Server {
+impl McpServer {
     pub fn new(program: &Path, fuzz: &Path) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let seed = fuzz.join("corpus/kineto/small.json");
@@ -85,7 +84,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for McpServer {
     fn drop(&mut self) {
         if let Some(mut running) = self.running.borrow_mut().take() {
             drop(running.input);

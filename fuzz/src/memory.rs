@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 static USED: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-pub struct Counting;
+pub struct CountingAllocator;
 
 fn grow(bytes: usize) {
     let used = USED.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -17,7 +17,7 @@ fn grow(bytes: usize) {
 }
 
 // SAFETY: all is left to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grow(layout.size());
         // SAFETY: the caller's promise.

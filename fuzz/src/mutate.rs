@@ -1,11 +1,11 @@
 //! Damaged copies of a seed: the same ones for the same number.
 
 /// Numbers that look random (xorshift).
-pub struct Random(pub u64);
+pub struct CaseRandom(pub u64);
 
-impl Random {
+impl CaseRandom {
     /// For case `number`; neighbours have nothing in common.
-    pub fn of(number: u64) -> Self {
+    pub fn from_seed(number: u64) -> Self {
         let mixed = (number ^ 0x9E37_79B9_7F4A_7C15).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         Self((mixed ^ (mixed >> 29)) | 1)
     }
@@ -47,7 +47,7 @@ const WORDS: [&[u8]; 24] = [
 ];
 
 /// A damaged copy of `seed`; parts of `other` may be in it.
-pub fn mutated(seed: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
+pub fn mutated(seed: &[u8], other: &[u8], random: &mut CaseRandom) -> Vec<u8> {
     let mut content = seed.to_vec();
     for _ in 0..=random.below(10) {
         if content.is_empty() {
@@ -73,7 +73,7 @@ pub fn mutated(seed: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
                 content.splice(at..at + length, word.iter().copied());
             }
             5 if random.below(4) == 0 => content.truncate(at),
-            6 => number(&mut content, at, word),
+            6 => replace_number(&mut content, at, word),
             7 if !other.is_empty() => {
                 let from = random.below(other.len());
                 let end = (from + random.below(256)).min(other.len());
@@ -91,9 +91,9 @@ pub fn mutated(seed: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
 }
 
 /// Puts `word` in the place of the next decimal number.
-fn number(content: &mut Vec<u8>, at: usize, word: &[u8]) {
+fn replace_number(content: &mut Vec<u8>, at: usize, word: &[u8]) {
     let start = content[at..].iter().position(u8::is_ascii_digit);
-    if let Some(start) = start.map(|found| at + found) {
+    if let Some(start) = start.map(|offset| at + offset) {
         let digits = content[start..].iter().take_while(|b| b.is_ascii_digit());
         let end = start + digits.count();
         content.splice(start..end, word.iter().copied());

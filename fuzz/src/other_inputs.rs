@@ -1,29 +1,34 @@
-//! What is read beside profiles, configs and servers: requests of a browser, SQL, summaries of ranks, models, devices, prices, and expressions
-//! of the command line.
+//! What is read beside profiles, configs and servers: requests of a browser, SQL, summaries of ranks, models, devices, kernel curves, prices, samples of datasets, and
+//! expressions of the command line.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use llmprof_analysis::{analyze, compare::Gate};
+use llmprof_assets::dataset::samples::DatasetSamples;
 use llmprof_grounding::{is_grounded, parse};
+use llmprof_predict::{KernelClock, KernelCurves};
 use llmprof_record::import::{Limits, Profile, import};
 use llmprof_record::rank_summary::RankSummary;
 use llmprof_record::run::{RecordedTrace, RunRecord};
 use llmprof_simulate::plan::read_prices;
+use llmprof_theory::kernels::{Access, Kernel, Stored};
 use llmprof_theory::{Model, Span, Workload, device::Catalog, parse_config};
 use llmprof_traffic::{lengths::Lengths, slo::Slo};
-use llmprof_view::agent::{Asked, Caller, PlaceId, Question};
+use llmprof_view::agent::{AgentQuestion, Asked, Caller, PlaceId};
 use llmprof_view::query::{QueryLimits, query};
 use llmprof_view::{OpenedRun, Site, answer_next};
 
 /// Every format; each has a folder of seeds in `fuzz/corpus` and a target in `fuzz/fuzz_targets`.
-pub const FORMATS: [&str; 8] = [
+pub const FORMATS: [&str; 10] = [
     "view_request",
     "query_sql",
     "rank_summary",
     "model_config",
     "device_file",
+    "kernel_curves",
     "prices",
+    "dataset_lines",
     "grounded_text",
     "expressions",
 ];
@@ -72,6 +77,8 @@ pub fn read(fuzz: &Path, format: &str, bytes: &[u8]) -> bool {
         "rank_summary" => join_ranks(bytes),
         "model_config" => count_costs(&text),
         "device_file" => Catalog::embedded().add_file("input", &text).is_ok(),
+        "kernel_curves" => time_kernels(&text),
+        "dataset_lines" => read_lines(bytes),
         "prices" => read_prices(&text).is_ok(),
         "grounded_text" => {
             parse(&text);
@@ -96,7 +103,60 @@ fn answer_requests(site: &Site, bytes: &[u8]) -> bool {
     has(b"HTTP/1.1 200")
 }
 
-/// Each line as whatever it may be.
+/// What curves say of a kernel of each kind.
+fn time_kernels(text: &str) -> bool {
+    let Ok(curves) = KernelCurves::parse_text(text, "input") else {
+        return false;
+    };
+    let clock = KernelClock::new(&curves, 1e15, 4e12);
+    for size in [1.0, 3.0, 4096.0] {
+        let gemm = Kernel::Gemm {
+            groups: 1.0,
+            m: size,
+            n: size,
+            k: size,
+            size: 2.0,
+            aligned: size > 3.0,
+            stored: Stored::Plain,
+        };
+        let attention = Kernel::Attention {
+            batch: size,
+            heads: 8.0,
+            kv_heads: 2.0,
+            queries: size,
+            keys: size,
+            key_dim: 64.0,
+            value_dim: 64.0,
+            causal: true,
+            masked: false,
+            cached: 2.0,
+        };
+        clock.time_kernel(&gemm);
+        clock.time_kernel(&attention);
+        for access in Access::ALL {
+            clock.time_kernel(&Kernel::Stream {
+                access,
+                bytes: size,
+                elements: size,
+                width: size,
+            });
+        }
+    }
+    true
+}
+
+/// The samples of a file of JSON lines.
+fn read_lines(bytes: &[u8]) -> bool {
+    let file = tempfile::Builder::new().suffix(".jsonl").tempfile();
+    let file = file.expect("the temporary folder can be written");
+    std::fs::write(file.path(), bytes).expect("the temporary folder can be written");
+    DatasetSamples::find_below(file.path()).is_ok_and(|samples| {
+        let read = (0..samples.len()).filter(|index| samples.sample(*index).is_ok());
+        read.count() > 0
+    })
+}
+
+/// Each line in each form that it may have.
 fn read_expressions(site: &Site, text: &str) -> bool {
     let mut any = false;
     for line in text.lines() {
@@ -108,7 +168,7 @@ fn read_expressions(site: &Site, text: &str) -> bool {
                 caller: Caller::Tools,
                 run: line.to_owned(),
             };
-            let _ = site.runs[0].ask(&asked, &Question::Explain(place));
+            let _ = site.runs[0].ask(&asked, &AgentQuestion::Explain(place));
             any = true;
         }
     }

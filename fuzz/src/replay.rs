@@ -21,7 +21,7 @@ pub fn seeds(target: &str) -> Seeds {
         .unwrap_or_else(|error| panic!("{target} has no seeds in corpus/{target}: {error}"))
 }
 
-/// Reads so many damaged copies: none is a panic.
+/// Reads `cases` damaged copies of the seeds: none may panic.
 pub fn damaged(target: &str, seeds: &Seeds, cases: u64, read: impl Fn(&[u8])) {
     for number in 0..cases {
         let input = seeds.damaged(number);

@@ -21,7 +21,6 @@ pub const FILES: [&str; 8] = [
     "predictions/predictions.jsonl",
 ];
 
-/// A line of `predictions.jsonl`.
 const PREDICTION: &str = r#"{"index": 0, "id": "a", "name": "a", "text": "b", "finish": "stop", "prompt_tokens": 3,
     "output_tokens": 2, "ttft_ns": 5, "tpot_ns": 2, "duration_ns": 7, "segment": 0, "batch": 0, "batch_size": 1, "phases": [],
     "start_ns": 10, "token_ns": [15, 17], "tokens": [1, 2]}"#;

@@ -31,7 +31,7 @@ static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 /// Bytes, and whether something could be read.
 type Read = Box<dyn Fn(&[u8]) -> bool>;
 
-pub struct Target {
+pub struct FuzzTarget {
     pub name: &'static str,
     pub seeds: Seeds,
     pub read: Read,
@@ -39,7 +39,7 @@ pub struct Target {
 
 /// What came of a target.
 #[derive(Default)]
-struct Tally {
+struct TargetTally {
     read: u64,
     panics: u64,
     slow: u64,
@@ -48,7 +48,7 @@ struct Tally {
 }
 
 /// `COUNT [NAME…]`: each target, or each that is named, gets COUNT inputs.
-pub fn main(targets: Vec<Target>) -> Result<ExitCode, Box<dyn Error>> {
+pub fn main(targets: Vec<FuzzTarget>) -> Result<ExitCode, Box<dyn Error>> {
     let mut arguments = env::args().skip(1);
     let count: u64 = arguments.next().as_deref().unwrap_or("10000").parse()?;
     let first: u64 = env::var("LLMPROF_FUZZ_FIRST").map_or(Ok(0), |text| text.parse())?;
@@ -64,7 +64,7 @@ pub fn main(targets: Vec<Target>) -> Result<ExitCode, Box<dyn Error>> {
             *last = panic.to_string();
         }
     }));
-    let watched = Watched::start();
+    let watched = InputWatch::start();
     let mut failed = false;
     for target in targets {
         if !chosen.is_empty() && !chosen.iter().any(|name| name == target.name) {
@@ -94,11 +94,11 @@ pub fn main(targets: Vec<Target>) -> Result<ExitCode, Box<dyn Error>> {
 }
 
 fn run(
-    target: &Target,
+    target: &FuzzTarget,
     numbers: std::ops::Range<u64>,
-    watched: &Watched,
-) -> Result<Tally, Box<dyn Error>> {
-    let mut tally = Tally::default();
+    watched: &InputWatch,
+) -> Result<TargetTally, Box<dyn Error>> {
+    let mut tally = TargetTally::default();
     for number in numbers {
         let input = target.seeds.damaged(number);
         watched.begin(number);
@@ -113,14 +113,14 @@ fn run(
         tally.most_bytes = tally.most_bytes.max(bytes);
         let failures = tally.panics + tally.slow + tally.large;
         if (outcome.is_err() || is_slow || is_large) && failures <= MOST_KEPT {
-            keep(target.name, number, &input)?;
+            keep_input(target.name, number, &input)?;
         }
         tally.read += u64::from(outcome.unwrap_or(false));
     }
     Ok(tally)
 }
 
-fn keep(name: &str, number: u64, input: &[u8]) -> Result<(), std::io::Error> {
+fn keep_input(name: &str, number: u64, input: &[u8]) -> Result<(), std::io::Error> {
     let path: PathBuf = env::temp_dir().join(format!("fuzz_{name}_{number}"));
     fs::write(&path, input)?;
     let said = LAST_PANIC.lock().map(|mut said| std::mem::take(&mut *said));
@@ -136,12 +136,12 @@ fn keep(name: &str, number: u64, input: &[u8]) -> Result<(), std::io::Error> {
 type Named = (&'static str, Seeds);
 
 /// Ends the process where an input takes without end.
-struct Watched {
+struct InputWatch {
     number: Arc<AtomicU64>,
     target: Arc<Mutex<Named>>,
 }
 
-impl Watched {
+impl InputWatch {
     fn start() -> Self {
         let watched = Self {
             number: Arc::new(AtomicU64::new(u64::MAX)),
@@ -157,7 +157,7 @@ impl Watched {
                     last = (now, Instant::now());
                 } else if now != u64::MAX && last.1.elapsed() > 6 * SLOW {
                     let (name, seeds) = &*target.lock().expect("nobody panics with it");
-                    let _ = keep(name, now, &seeds.damaged(now));
+                    let _ = keep_input(name, now, &seeds.damaged(now));
                     std::process::exit(1);
                 }
             }
@@ -165,7 +165,7 @@ impl Watched {
         watched
     }
 
-    fn set(&self, target: &Target) {
+    fn set(&self, target: &FuzzTarget) {
         *self.target.lock().expect("nobody panics with it") = (target.name, target.seeds.clone());
     }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::mutate::{Random, mutated};
+use super::mutate::{CaseRandom, mutated};
 
 #[derive(Clone, Default)]
 pub struct Seeds(Vec<Vec<u8>>);
@@ -23,7 +23,7 @@ impl Seeds {
         Ok(Self(seeds))
     }
 
-    /// A file that is no file of the corpus.
+    /// Bytes that are not in the corpus.
     pub fn one(seed: Vec<u8>) -> Self {
         Self(vec![seed])
     }
@@ -34,7 +34,7 @@ impl Seeds {
 
     /// The same copy for the same number.
     pub fn damaged(&self, number: u64) -> Vec<u8> {
-        let mut random = Random::of(number);
+        let mut random = CaseRandom::from_seed(number);
         let seed = &self.0[random.below(self.0.len())];
         let other = &self.0[random.below(self.0.len())];
         mutated(seed, other, &mut random)

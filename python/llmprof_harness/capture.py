@@ -23,6 +23,9 @@ from .torch_profiler import RECORDED, activities, all_threads, keeps_events
 # Held while a block is recorded: torch has one profiler for all threads, and starting it twice ends the process.
 _RECORDING = threading.Lock()
 
+# llmprof locks it while it writes a run; a folder with files and without it is somebody else's.
+LOCK_FILE = ".lock"
+
 
 class profile:  # noqa: N801 - used like a function
     """Records a block and leaves a run directory; in a notebook the object shows the report.
@@ -84,6 +87,8 @@ class profile:  # noqa: N801 - used like a function
             return self
         if (self.path / "run.json").exists():
             raise FileExistsError(f"{self.path} holds a run already")
+        if self.path.is_dir() and any(self.path.iterdir()) and not (self.path / LOCK_FILE).exists():
+            raise FileExistsError(f"{self.path} is not empty and llmprof did not make it")
         self._check()
         if not _RECORDING.acquire(blocking=False):
             raise RuntimeError("profile() records another block already; blocks do not nest")
@@ -93,6 +98,8 @@ class profile:  # noqa: N801 - used like a function
             self._profiler = self._torch.profiler.profile(activities=activities(self._torch), **self._options)
             self._profiler.__enter__()
         except BaseException:
+            if self._profiler is not None:
+                self._stop_torch()
             self._profiler = None
             _RECORDING.release()
             raise
@@ -138,21 +145,38 @@ class profile:  # noqa: N801 - used like a function
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._torch.cuda.is_available():
-            # What the block launched belongs to it.
-            self._torch.cuda.synchronize()
-        self._profiler.__exit__(kind, error, trace)
+        failed: Exception | None = None
+        try:
+            if self._torch.cuda.is_available():
+                # What the block launched belongs to it.
+                self._torch.cuda.synchronize()
+        except Exception as failure:  # noqa: BLE001 - a kernel of the block failed; what was recorded until then is kept
+            failed = failure
+        finally:
+            try:
+                self._profiler.__exit__(kind, error, trace)
+            finally:
+                self._stop_torch()
         try:
             self._import()
         except Exception as failure:
-            if error is None:
+            if error is None and failed is None:
                 raise
             # The block's own error is the one to report.
             print(f"llmprof_harness: no run was made of the failed block: {failure}", file=sys.stderr)
+        if failed is not None and error is None:
+            raise failed
+
+    def _stop_torch(self) -> None:
+        """Where an error or Ctrl-C kept torch's profiler from ending, it would record for the rest of the process."""
+        if self._torch.autograd._profiler_enabled():
+            self._torch.autograd._disable_profiler()
 
     def _import(self) -> None:
         folder = self.path / "torch_profiler"
         folder.mkdir(parents=True, exist_ok=True)
+        # Without it the import takes the folder for somebody else's.
+        (self.path / LOCK_FILE).touch()
         file = folder / "trace.json.gz"
         self._profiler.export_chrome_trace(str(file))
         with tempfile.TemporaryDirectory(prefix="llmprof-") as scratch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import html
 import json
 from functools import cached_property
@@ -39,7 +40,20 @@ class Run:
 
     @property
     def status(self) -> str:
-        return str(self.manifest.get("status", "unknown"))
+        """`running`, `complete`, `failed` or `interrupted`, which is also a run whose process is gone."""
+        status = str(self.manifest.get("status", "unknown"))
+        return "interrupted" if status == "running" and not self._is_locked() else status
+
+    def _is_locked(self) -> bool:
+        """Whether a process writes the run: it holds a lock."""
+        try:
+            with (self.path / ".lock").open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
 
     @cached_property
     def issues(self) -> list[dict[str, Any]]:

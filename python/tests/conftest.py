@@ -27,16 +27,10 @@ def data() -> Path:
 @pytest.fixture(scope="session")
 def binary() -> Path:
     """The binary that was built: of LLMPROF_BINARY, or of cargo's target folder."""
-    from llmprof_harness import BinaryNotFound, find_binary
+    from llmprof_harness import find_binary
 
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     for built in (target / "debug/llmprof", target / "release/llmprof"):
         if "LLMPROF_BINARY" not in os.environ and built.is_file():
             os.environ["LLMPROF_BINARY"] = str(built)
-    try:
-        return find_binary()
-    except BinaryNotFound as missing:
-        # A test of the binary must not pass because it is missing.
-        if "LLMPROF_REQUIRE_PYTHON" in os.environ:
-            raise
-        pytest.skip(str(missing))
+    return find_binary()

@@ -153,31 +153,44 @@ def undescribed(all_schemas: list[Schema]) -> list[str]:
     return sorted(set(found))
 
 
-FINDINGS_HEAD = """# Findings
-
-Every kind of finding, from the types of `analysis.json`; a test keeps the page so. `code` of a finding names it; `conclusion` has the values that are listed here ([JSON keys](schema.md)). Times and counts of a cause are of one step where steps are known, else of the phase. A finding without a conclusion says why it abstains.
-"""
+BULLET = re.compile(r"^- \*\*(Proof|Gain|Try):\*\* \S.*\n", re.MULTILINE)
 
 
-def findings(all_schemas: list[Schema]) -> str:
+def advice(page: str) -> dict[tuple[str, str], str]:
+    """What is written by hand: the list below each kind, by its section and name."""
+    found = {}
+    for section in page.split("\n## ")[1:]:
+        heading, *kinds = section.split("\n### ")
+        for kind in kinds:
+            found[heading.partition("\n")[0], kind.partition("\n")[0]] = "".join(match[0] for match in BULLET.finditer(kind))
+    return found
+
+
+def findings(all_schemas: list[Schema], page: str) -> str:
+    """The page with the kinds and values of the types, and what it says of each."""
     types = next(schema for schema in all_schemas if schema["title"] == "analysis.json")["$defs"]
     conclusions = {part["properties"]["kind"]["const"]: part for part in types["Conclusion"]["oneOf"]}
-    sections = [
-        (
-            "Causes",
-            "Something that was done and need not be. Its gain is a replay of the recorded timeline without it ([Causes and replay](concepts/causes.md)).",
-            conclusions.pop("cause")["oneOf"],
-        ),
-        ("Served loads", "What a load shows of a server ([Load a server](serving.md)).", conclusions.pop("serving")["oneOf"]),
-        ("Limits and bounds", "Where time goes, with an upper bound of what can be saved.", list(conclusions.values())),
-        ("Reasons to abstain", "Why there is no conclusion, or no gain.", types["Abstention"]["oneOf"]),
-    ]
-    text = FINDINGS_HEAD
-    for heading, what, kinds in sections:
-        text += f"\n## {heading}\n\n{what}\n\n| name | what | values |\n|---|---|---|\n"
+    sections = {
+        "Causes": conclusions.pop("cause")["oneOf"],
+        "Served loads": conclusions.pop("serving")["oneOf"],
+        "Limits and bounds": list(conclusions.values()),
+        "Reasons to abstain": types["Abstention"]["oneOf"],
+    }
+    written = advice(page)
+    text = page.partition("\n## ")[0]
+    for heading, kinds in sections.items():
+        intro = page.partition(f"\n## {heading}\n")[2].partition("\n### ")[0]
+        text += f"\n## {heading}\n{intro}"
         for kind in kinds:
             tags = [part["const"] for part in kind["properties"].values() if "const" in part]
             values = [f"`{key}`" for key, part in kind["properties"].items() if "const" not in part]
             assert tags and kind.get("description"), f"a kind without a name or a sentence: {kind}"
-            text += f"| `{tags[0]}` | {cell(kind['description'])} | {', '.join(values)} |\n"
+            text += f"\n### `{tags[0]}`\n\n{kind['description']}\n\n{written.get((heading, f'`{tags[0]}`'), '')}"
+            text += f"\nValues: {', '.join(values)}.\n" if values else ""
     return text
+
+
+def without_advice(page: str) -> list[str]:
+    """Kinds that say nothing of their proof or of what to try."""
+    needed = {"Causes": 3, "Reasons to abstain": 1}
+    return [name for (heading, name), bullets in advice(page).items() if bullets.count("\n") != needed.get(heading, 2)]

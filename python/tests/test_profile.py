@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 import llmprof_harness
-from llmprof_harness import LlmprofError, NotARun, Run, load, nvtx_range, profile, step
+from llmprof_harness import LlmprofError, NotARun, Run, capture, load, nvtx_range, profile, step
 
 HIDDEN = 64
 
@@ -157,6 +159,13 @@ def test_mistakes_are_told_in_the_words_of_the_binary(binary: Path, tmp_path: Pa
 def test_a_directory_with_a_run_is_left_alone(captured: profile) -> None:
     with pytest.raises(FileExistsError, match="holds a run already"):
         profile(captured.path).__enter__()
+
+
+def test_a_directory_of_others_is_refused_before_the_block(tmp_path: Path) -> None:
+    (tmp_path / "report.md").write_text("mine")
+    with pytest.raises(FileExistsError, match="is not empty and llmprof did not make it"):
+        profile(tmp_path).__enter__()
+    assert (tmp_path / "report.md").read_text() == "mine"
 
 
 def test_inside_of_llmprof_record_the_recording_is_left_alone(
@@ -316,6 +325,101 @@ def test_a_block_that_fails_leaves_its_run(binary: Path, tmp_path: Path, ending:
     with profile(tmp_path / "next") as run:
         torch.ones(2) + 1
     assert run.status == "complete"
+
+
+def fail(error: BaseException) -> Callable[..., None]:
+    def function(*_: object, **__: object) -> None:
+        raise error
+
+    return function
+
+
+def check_that_nothing_records(folder: Path) -> None:
+    assert not torch.autograd._profiler_enabled()
+    with profile(folder) as run:
+        torch.ones(2) + 1
+    assert run.status == "complete"
+
+
+def test_a_kernel_that_failed_is_told_and_the_run_is_kept(
+    binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        with pytest.raises(RuntimeError, match="device-side assert"), profile(tmp_path / "sync") as run:
+            torch.ones(2) + 1
+            patch.setattr(torch.cuda, "is_available", lambda: True)
+            patch.setattr(torch.cuda, "synchronize", fail(RuntimeError("device-side assert")))
+    assert run.status == "complete"
+    with monkeypatch.context() as patch:
+        # The error of the block comes first.
+        with pytest.raises(ZeroDivisionError), profile(tmp_path / "block") as run:
+            patch.setattr(torch.cuda, "is_available", lambda: True)
+            patch.setattr(torch.cuda, "synchronize", fail(RuntimeError("device-side assert")))
+            1 / 0
+    assert run.status == "complete"
+    check_that_nothing_records(tmp_path / "next")
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        (torch.cuda, "is_available"),
+        (torch.autograd.profiler.profile, "__exit__"),
+        (torch.profiler.profile, "__exit__"),
+        (torch.profiler.profile, "export_chrome_trace"),
+        (capture, "run_llmprof"),
+    ],
+)
+def test_ctrl_c_while_the_block_ends_stops_the_profiler(
+    binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: object, name: str
+) -> None:
+    run = profile(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        run.__enter__()
+        torch.ones(2) + 1
+        patch.setattr(place, name, fail(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            run.__exit__(None, None, None)
+    assert run.status == "not recorded"
+    check_that_nothing_records(tmp_path / "next")
+    # What was left there is llmprof's own.
+    check_that_nothing_records(tmp_path / "run")
+
+
+def test_ctrl_c_while_the_block_begins_stops_the_profiler(
+    binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter = torch.profiler.profile.__enter__
+
+    def enter_and_fail(profiler: torch.profiler.profile) -> None:
+        enter(profiler)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.profiler.profile, "__enter__", enter_and_fail)
+        with pytest.raises(KeyboardInterrupt), profile(tmp_path / "run"):
+            pass
+    check_that_nothing_records(tmp_path / "next")
+
+
+def test_a_block_may_end_in_another_thread(binary: Path, tmp_path: Path) -> None:
+    run = profile(tmp_path / "run")
+    run.__enter__()
+    torch.ones(2) + 1
+    thread = threading.Thread(target=lambda: run.__exit__(None, None, None))
+    thread.start()
+    thread.join()
+    assert run.status == "complete"
+    check_that_nothing_records(tmp_path / "next")
+
+
+def test_a_run_whose_process_is_gone_was_interrupted(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"status": "running"}')
+    assert load(tmp_path).status == "interrupted"
+    with (tmp_path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert load(tmp_path).status == "running"
+    assert load(tmp_path).status == "interrupted"
 
 
 def test_a_fork_inside_the_block_makes_no_run(binary: Path, tmp_path: Path) -> None:

@@ -91,10 +91,10 @@ def test_the_binary_runs_without_anything_else(prefix: Path, tmp_path: Path) -> 
 
 
 def test_the_binary_finds_its_library(prefix: Path, tmp_path: Path) -> None:
-    """`record` runs its command with the library in its environment."""
+    """`record` runs its command with the library in its environment. 125: the command succeeded, and used no GPU."""
     command = ["record", "-o", "run", "--", "/usr/bin/env"]
     done = run_clean(prefix / "bin/llmprof", *command, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 125 and "record.no_cuda" in done.stderr, done.stderr
     named = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     library = Path(named["CUDA_INJECTION64_PATH"]).resolve()
     assert library == (prefix / "lib/llmprof" / LIBRARY).resolve()

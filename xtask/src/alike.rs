@@ -54,15 +54,15 @@ fn touched_in_decode(decoder: &Decoder, batch: f64, past: f64, kinds: f64) -> f6
     order.sort_unstable();
     for (_, group) in order {
         let layer = &decoder.groups[group].layer;
-        let mixing = Mixing::of(layer);
+        let mixing = Mixing::of_layer(layer);
         // Tokens of the prompt have seen two thirds of it in the mean of their logarithms; the step's have seen all.
         let [prompt, whole] = [past * 2.0 / 3.0, past].map(|tokens| mixing.independent(tokens));
-        let own = context.own();
-        let between = context.between();
+        let own = context.share_within();
+        let between = context.share_across();
         step.mix(mixing.gain, own, between, whole);
         context.mix(mixing.gain, own, between, prompt);
         if let FeedForward::Moe(moe) = &layer.feed {
-            sum += touched(moe, batch, step.between());
+            sum += touched(moe, batch, step.share_across());
             mixtures += 1.0;
         }
         for hidden in [&mut step, &mut context] {
@@ -90,11 +90,11 @@ impl Hidden {
         }
     }
 
-    fn own(&self) -> f64 {
+    fn share_within(&self) -> f64 {
         self.within / self.variance
     }
 
-    fn between(&self) -> f64 {
+    fn share_across(&self) -> f64 {
         self.across / self.variance
     }
 
@@ -108,7 +108,7 @@ impl Hidden {
     /// Adds the feed-forward network: products of two projections, whose correlation is that of their input squared.
     fn feed(&mut self, layer: &Layer) {
         let projected = INITIAL * INITIAL * layer.width as f64;
-        let (own, between) = (self.own(), self.between());
+        let (own, between) = (self.share_within(), self.share_across());
         let mut add = |variance: f64, shared: &dyn Fn(f64) -> f64| {
             self.within += variance * own * own * shared(own);
             self.across += variance * between * between * shared(between);
@@ -138,7 +138,7 @@ struct Mixing {
 }
 
 impl Mixing {
-    fn of(layer: &Layer) -> Self {
+    fn of_layer(layer: &Layer) -> Self {
         let width = layer.width as f64;
         let projected = INITIAL * INITIAL * width;
         let (values, normed) = match &layer.mixer {

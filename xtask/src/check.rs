@@ -30,23 +30,23 @@ const DESIGNS: &[(&str, &str)] = &[
 const FITTED: (&str, u64, u64) = ("qwen2_5_0_5b", 1, 128);
 
 #[derive(Deserialize)]
-struct Times {
-    rows: Vec<Row>,
+struct MeasuredRows {
+    rows: Vec<MeasuredRow>,
 }
 
 #[derive(Deserialize)]
-struct Row {
+struct MeasuredRow {
     model: String,
     batch: u64,
     prompt: u64,
     prefill_ns: Nanos,
-    /// Of three successive steps.
+    /// Times of three successive decode steps, the first right after the prompt.
     decode_step_ns: Vec<Nanos>,
 }
 
-/// A predicted time beside a measured one.
+/// A predicted time and the measured one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Comparison {
+pub struct TimeComparison {
     pub what: String,
     /// Whether the efficiencies were fitted to this very figure.
     pub fitted: bool,
@@ -71,11 +71,12 @@ pub struct ErrorSummary {
 
 /// What `profile` predicts for what was measured. Only a profile of eager mode describes what ran there; for others the
 /// difference is a statement about fusion, not an error.
-pub fn fixture_comparison(profile: &EfficiencyProfile) -> Vec<Comparison> {
+pub fn fixture_comparison(profile: &EfficiencyProfile) -> Vec<TimeComparison> {
     let Ok(device) = Catalog::embedded().by_name("h200") else {
         return Vec::new();
     };
-    let times: Times = serde_json::from_str(TIMES).unwrap_or(Times { rows: Vec::new() });
+    let times: MeasuredRows =
+        serde_json::from_str(TIMES).unwrap_or(MeasuredRows { rows: Vec::new() });
     let mut comparisons = Vec::new();
     for (name, design) in DESIGNS {
         let design = serde_json::from_str(design).unwrap_or_default();
@@ -99,7 +100,7 @@ pub fn fixture_comparison(profile: &EfficiencyProfile) -> Vec<Comparison> {
                 ("prefill", prediction.prefill, row.prefill_ns),
                 ("decode step", prediction.decode_step, median),
             ] {
-                comparisons.push(Comparison {
+                comparisons.push(TimeComparison {
                     what: format!(
                         "{phase}, {name}, batch {}, prompt {}, H200",
                         row.batch, row.prompt
@@ -117,7 +118,7 @@ pub fn fixture_comparison(profile: &EfficiencyProfile) -> Vec<Comparison> {
 }
 
 /// The errors of `comparisons` together; `None` where there are none that were not fitted.
-pub fn error_summary(comparisons: &[Comparison]) -> Option<ErrorSummary> {
+pub fn error_summary(comparisons: &[TimeComparison]) -> Option<ErrorSummary> {
     let honest: Vec<_> = comparisons.iter().filter(|known| !known.fitted).collect();
     let worst = honest
         .iter()

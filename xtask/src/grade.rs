@@ -22,14 +22,14 @@ const BLIND: &str = include_str!("../../fixtures/h200/kernels/blind.json");
 /// What a model's measurements may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Split {
+pub enum DataSplit {
     /// Curves and spreads may be fitted to it.
     Calibration,
     /// Nothing is fitted to it.
     Grading,
 }
 
-impl Split {
+impl DataSplit {
     pub fn name(self) -> &'static str {
         match self {
             Self::Calibration => "calibration",
@@ -39,27 +39,27 @@ impl Split {
 }
 
 #[derive(Deserialize)]
-struct Times {
+struct MeasuredModels {
     /// Token ids that prompts were drawn from; absent where from the whole vocabulary.
     token_kinds: Option<u64>,
-    models: Vec<Measured>,
+    models: Vec<MeasuredModel>,
 }
 
 #[derive(Deserialize)]
-struct Measured {
+struct MeasuredModel {
     model: String,
-    split: Split,
+    split: DataSplit,
     /// Which list of blind models it is in.
     list: Option<String>,
     model_type: String,
     /// Attention code that was chosen in place of the default; no family knows its kernels.
     attn_implementation: Option<String>,
     config: Map<String, Value>,
-    cells: Vec<Cell>,
+    cells: Vec<GradedCell>,
 }
 
 #[derive(Deserialize)]
-struct Cell {
+struct GradedCell {
     batch: u64,
     prompt: u64,
     prefill_ns: Nanos,
@@ -72,15 +72,15 @@ struct Cell {
     decode_helpers: u64,
 }
 
-/// One predicted time beside what was measured.
+/// A predicted time and the measured one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Grade {
     pub model: String,
-    /// Its `model_type`.
+    /// The `model_type` of its config.
     pub family: String,
     /// Whether only the common keys of its config were read.
     pub by_common_keys: bool,
-    pub split: Split,
+    pub split: DataSplit,
     /// Which list of blind models it is in.
     pub list: Option<String>,
     pub phase: Phase,
@@ -113,10 +113,10 @@ impl Grade {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct GradeSummary {
     pub times: usize,
-    /// Of absolute errors.
+    /// Median of the absolute errors.
     pub median: f64,
     pub p90: f64,
-    /// With its sign.
+    /// The error furthest from zero, with its sign.
     pub worst: f64,
     /// Median error with its sign.
     pub bias: f64,
@@ -129,10 +129,9 @@ pub struct GradeSummary {
     pub high: f64,
 }
 
-/// A measured model.
 pub(crate) struct Design {
     pub(crate) name: String,
-    pub(crate) split: Split,
+    pub(crate) split: DataSplit,
     pub(crate) token_kinds: Option<u64>,
     pub(crate) model: Model,
 }
@@ -146,9 +145,9 @@ impl Design {
 
 /// The measured models, by family where one reads the config, else by its common keys.
 pub(crate) fn designs() -> Result<Vec<Design>, serde_json::Error> {
-    let times: Times = serde_json::from_str(TIMES)?;
+    let times: MeasuredModels = serde_json::from_str(TIMES)?;
     let token_kinds = times.token_kinds;
-    let design = |measured: Measured| {
+    let design = |measured: MeasuredModel| {
         Some(Design {
             model: model(measured.config, &measured.model_type)?,
             name: measured.model,
@@ -193,10 +192,10 @@ pub fn blind_grades(profile: &EfficiencyProfile) -> Result<Vec<Grade>, serde_jso
     Ok(graded(times, &device, profile))
 }
 
-fn graded(times: Times, device: &Device, profile: &EfficiencyProfile) -> Vec<Grade> {
+fn graded(times: MeasuredModels, device: &Device, profile: &EfficiencyProfile) -> Vec<Grade> {
     let token_kinds = times.token_kinds;
     let mut grades = Vec::new();
-    let known = |measured: &Measured| measured.attn_implementation.is_none();
+    let known = |measured: &MeasuredModel| measured.attn_implementation.is_none();
     for measured in times.models.into_iter().filter(known) {
         let Some(model) = model(measured.config, &measured.model_type) else {
             continue;

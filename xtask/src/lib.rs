@@ -13,8 +13,8 @@ mod table;
 
 pub use alike::random_routing;
 pub use captured::{CapturedGrades, captured_grades};
-pub use check::{Comparison, ErrorSummary, error_summary, fixture_comparison};
-pub use grade::{Grade, GradeSummary, Split, blind_grades, grades, grades_on, summarize};
+pub use check::{ErrorSummary, TimeComparison, error_summary, fixture_comparison};
+pub use grade::{DataSplit, Grade, GradeSummary, blind_grades, grades, grades_on, summarize};
 pub use pairs::{Pair, design_pairs, pairs, pairs_on};
 pub use spreads::{ByKey, Ratio, ratios, spreads};
 pub use table::known_errors;

@@ -1,15 +1,23 @@
-//! What developers run beside the program itself.
+//! Commands for developers: grading of predictions, refits and benchmarks.
 //!
 //!     cargo run -p xtask -- grade [cells | md | svg | pairs | captured | blind | spreads | table]
 //!     cargo run -p xtask -- refit SAMPLES.json|CURVES.json [OUT.json]
+//!     cargo run --release -p xtask -- silicon [rows | table | fit]
+//!     cargo run --release -p xtask -- compare-trials ROUNDS.csv [TRIALS]
+//!     cargo run --release -p xtask -- make-ranks DIR RANKS STEPS OPERATORS
+//!     cargo run --release -p xtask -- bench analyze | engine | grid | load | ranks | replay | simulate | steps
 //!
 //! `grade` prints predicted beside measured GPU times of the models in `fixtures/h200/kernels/`; `md` prints its tables, `svg` its
 //! picture, `table` the file `crates/predict/data/errors.json`. `refit` prints what kernel curves of `llmprof hardware measure --gpu`
-//! would predict.
+//! would predict. `silicon` and `compare-trials` grade simulations and comparisons; each module says how.
 
 #![expect(clippy::print_stdout, reason = "it prints what it finds")]
 
+mod bench;
+mod compare_trials;
+mod make_ranks;
 mod refit;
+mod silicon;
 
 use std::error::Error;
 
@@ -20,28 +28,28 @@ use xtask::{
 };
 
 /// Models that were chosen before they were predicted: with a family, and by common keys.
-fn blind(profile: &EfficiencyProfile) -> Result<(), Box<dyn Error>> {
+fn print_blind(profile: &EfficiencyProfile) -> Result<(), Box<dyn Error>> {
     let all = blind_grades(profile)?;
     let with = |common: bool| {
         all.iter()
             .filter(move |grade| grade.by_common_keys == common)
     };
-    head("blind models");
-    line("of known families", &with(false).collect::<Vec<_>>());
-    line("by common keys", &with(true).collect::<Vec<_>>());
+    print_head("blind models");
+    print_line("of known families", &with(false).collect::<Vec<_>>());
+    print_line("by common keys", &with(true).collect::<Vec<_>>());
     for list in ["first", "second", "third", "fourth"] {
         for (what, common) in [("of known families", false), ("by common keys", true)] {
             let rows: Vec<_> = with(common)
                 .filter(|grade| grade.list.as_deref() == Some(list))
                 .collect();
-            line(&format!("{list} list, {what}"), &rows);
+            print_line(&format!("{list} list, {what}"), &rows);
         }
     }
     let mut names: Vec<&str> = all.iter().map(|grade| grade.model.as_str()).collect();
     names.dedup();
     for name in names {
         let rows: Vec<_> = all.iter().filter(|one| one.model == name).collect();
-        line(name, &rows);
+        print_line(name, &rows);
     }
     Ok(())
 }
@@ -50,18 +58,24 @@ fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
-        ["grade"] => grade(None),
-        ["grade", what, ..] => grade(Some(what)),
+        ["grade"] => print_grades(None),
+        ["grade", what, ..] => print_grades(Some(what)),
         ["refit", file] => refit::refit(file, None),
         ["refit", file, out] => refit::refit(file, Some(out)),
-        _ => Err("unknown task; known: grade, refit".into()),
+        ["silicon", ref rest @ ..] => silicon::run_task(rest),
+        ["compare-trials", ref rest @ ..] => compare_trials::run_task(rest),
+        ["make-ranks", ref rest @ ..] => make_ranks::run_task(rest),
+        ["bench", ref rest @ ..] => bench::run_task(rest),
+        _ => Err(
+            "unknown task; known: grade, refit, silicon, compare-trials, make-ranks, bench".into(),
+        ),
     }
 }
 
-fn grade(what: Option<&str>) -> Result<(), Box<dyn Error>> {
+fn print_grades(what: Option<&str>) -> Result<(), Box<dyn Error>> {
     let profile = EfficiencyProfile::embedded("hf_eager")?;
     match what {
-        Some("blind") => return blind(&profile),
+        Some("blind") => return print_blind(&profile),
         Some("spreads") => return print_spreads(),
         Some("table") => {
             println!("{}", serde_json::to_string_pretty(&known_errors()?)?);
@@ -89,13 +103,13 @@ fn grade(what: Option<&str>) -> Result<(), Box<dyn Error>> {
     }
     match what {
         Some("pairs") => return from_runs(&profile),
-        Some("captured") => return captured(),
+        Some("captured") => return print_captured(),
         Some("md") => {
-            markdown(&all);
+            print_markdown(&all);
             return Ok(());
         }
         Some("svg") => {
-            println!("{}", scatter(&all));
+            println!("{}", draw_scatter(&all));
             return Ok(());
         }
         _ => {}
@@ -158,11 +172,11 @@ fn grade(what: Option<&str>) -> Result<(), Box<dyn Error>> {
 /// What the profiles' `spreads` should be.
 fn print_spreads() -> Result<(), Box<dyn Error>> {
     for name in EfficiencyProfile::names() {
-        for (key, found) in ratios(&EfficiencyProfile::embedded(name)?)? {
+        for (key, key_ratios) in ratios(&EfficiencyProfile::embedded(name)?)? {
             println!(
                 "{name} {key}: {} times, {:?}",
-                found.len(),
-                spreads(&found.iter().collect::<Vec<_>>())
+                key_ratios.len(),
+                spreads(&key_ratios.iter().collect::<Vec<_>>())
             );
         }
     }
@@ -170,23 +184,26 @@ fn print_spreads() -> Result<(), Box<dyn Error>> {
 }
 
 /// Decode steps captured as CUDA graphs or compiled.
-fn captured() -> Result<(), Box<dyn Error>> {
+fn print_captured() -> Result<(), Box<dyn Error>> {
     println!(
         "| profile | models | | times | median | p90 | worst | in interval | half-width | 5th to 95th percentile |\n|---|---|---|---|---|---|---|---|---|---|"
     );
     for name in ["hf_graph", "torch_compile"] {
-        let found = captured_grades(&EfficiencyProfile::embedded(name)?)?;
+        let captured = captured_grades(&EfficiencyProfile::embedded(name)?)?;
         let is_gpu = |phase: &str| {
-            let of = found.gpu.iter().filter(|grade| grade.phase.name() == phase);
+            let of = captured
+                .gpu
+                .iter()
+                .filter(|grade| grade.phase.name() == phase);
             of.collect::<Vec<_>>()
         };
         for (what, all) in [
             ("prefill, GPU time", is_gpu("prefill")),
             ("decode step, GPU time", is_gpu("decode")),
-            ("TPOT", found.tpot.iter().collect()),
+            ("TPOT", captured.tpot.iter().collect()),
             ("decode step and TPOT", {
                 let mut both = is_gpu("decode");
-                both.extend(&found.tpot);
+                both.extend(&captured.tpot);
                 both
             }),
         ] {
@@ -231,7 +248,7 @@ fn captured() -> Result<(), Box<dyn Error>> {
 }
 
 /// A line of a table in docs/prediction.md.
-fn line(title: &str, rows: &[&Grade]) {
+fn print_line(title: &str, rows: &[&Grade]) {
     if let Some(summary) = summarize(rows) {
         println!(
             "| {title} | {} | {:.1} % | {:.1} % | {:+.1} % | {:.0} % | {:.1} % |",
@@ -245,32 +262,32 @@ fn line(title: &str, rows: &[&Grade]) {
     }
 }
 
-fn head(what: &str) {
+fn print_head(what: &str) {
     println!("\n| {what} | times | median | p90 | worst | in interval | half-width |");
     println!("|---|---|---|---|---|---|---|");
 }
 
-fn markdown(all: &[Grade]) {
+fn print_markdown(all: &[Grade]) {
     let held_out = |grade: &&Grade| grade.split.name() == "grading" && !grade.by_common_keys;
     let graded: Vec<_> = all.iter().filter(held_out).collect();
-    head("models");
-    line("**grading**, 24 models of known families", &graded);
+    print_head("models");
+    print_line("**grading**, 24 models of known families", &graded);
     for phase in ["prefill", "decode"] {
         let rows: Vec<_> = graded
             .iter()
             .copied()
             .filter(|g| g.phase.name() == phase)
             .collect();
-        line(&format!("grading, {phase}"), &rows);
+        print_line(&format!("grading, {phase}"), &rows);
     }
     let fitted: Vec<_> = all
         .iter()
         .filter(|g| g.split.name() == "calibration" && !g.by_common_keys)
         .collect();
-    line("calibration (fitted)", &fitted);
+    print_line("calibration (fitted)", &fitted);
     let common: Vec<_> = all.iter().filter(|g| g.by_common_keys).collect();
-    line("by common keys", &common);
-    head("family, grading models only");
+    print_line("by common keys", &common);
+    print_head("family, grading models only");
     let mut families: Vec<_> = graded.iter().map(|grade| grade.family.as_str()).collect();
     families.sort_unstable();
     families.dedup();
@@ -281,19 +298,19 @@ fn markdown(all: &[Grade]) {
                 .copied()
                 .filter(|grade| grade.family == family && grade.phase.name() == phase)
                 .collect();
-            line(&format!("`{family}`, {phase}"), &rows);
+            print_line(&format!("`{family}`, {phase}"), &rows);
         }
     }
-    head("batch, grading models only");
+    print_head("batch, grading models only");
     for batch in [1, 2, 4, 8, 16, 32] {
         let rows: Vec<_> = graded
             .iter()
             .copied()
             .filter(|grade| grade.batch == batch)
             .collect();
-        line(&batch.to_string(), &rows);
+        print_line(&batch.to_string(), &rows);
     }
-    head("type read by common keys");
+    print_head("type read by common keys");
     let mut types: Vec<_> = common.iter().map(|grade| grade.family.as_str()).collect();
     types.sort_unstable();
     types.dedup();
@@ -303,12 +320,12 @@ fn markdown(all: &[Grade]) {
             .copied()
             .filter(|grade| grade.family == kind)
             .collect();
-        line(&format!("`{kind}`"), &rows);
+        print_line(&format!("`{kind}`"), &rows);
     }
 }
 
 /// Predicted against measured time, both logarithmic from 0.5 ms to 500 ms.
-fn scatter(all: &[Grade]) -> String {
+fn draw_scatter(all: &[Grade]) -> String {
     use std::fmt::Write as _;
     let (low, high, side) = (-0.5f64, 2.9f64, 480.0);
     let at = |ms: f64| (ms.log10() - low) / (high - low) * side;

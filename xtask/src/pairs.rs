@@ -9,7 +9,7 @@ use llmprof_theory::{
 };
 use serde::Serialize;
 
-use crate::grade::{Design, Split, designs};
+use crate::grade::{DataSplit, Design, designs};
 
 /// One cell predicted from another of the same model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,7 +50,7 @@ pub fn pairs_on(
     device: &Device,
     profile: &EfficiencyProfile,
 ) -> Result<Vec<Pair>, serde_json::Error> {
-    let known = known()?;
+    let known = measured_designs()?;
     let same = known.iter().map(|one| (one, one));
     Ok(same
         .flat_map(|(from, to)| compared(from, to, device, profile))
@@ -62,22 +62,22 @@ pub fn design_pairs(profile: &EfficiencyProfile) -> Result<Vec<Pair>, serde_json
     let Ok(device) = Catalog::embedded().by_name("h200") else {
         return Ok(Vec::new());
     };
-    let known = known()?;
-    let mut found = Vec::new();
+    let known = measured_designs()?;
+    let mut all_pairs = Vec::new();
     for (from, to) in known
         .iter()
         .flat_map(|from| known.iter().map(move |to| (from, to)))
     {
         let family = from.0.model.family;
         if family == to.0.model.family && family != COMMON_KEYS && from.0.name != to.0.name {
-            found.extend(compared(from, to, &device, profile));
+            all_pairs.extend(compared(from, to, &device, profile));
         }
     }
-    Ok(found)
+    Ok(all_pairs)
 }
 
 /// The measured models with their cells.
-fn known() -> Result<Vec<(Design, Vec<Cell>)>, serde_json::Error> {
+fn measured_designs() -> Result<Vec<(Design, Vec<Cell>)>, serde_json::Error> {
     let mut parts: BTreeMap<String, Vec<Cell>> = serde_json::from_str(PARTS)?;
     let designs = designs()?.into_iter();
     Ok(designs
@@ -95,7 +95,7 @@ fn compared(
     device: &Device,
     profile: &EfficiencyProfile,
 ) -> Vec<Pair> {
-    let mut found = Vec::new();
+    let mut all_pairs = Vec::new();
     let (of_run, plain) = (
         Predictor::new(&from.model, device, profile),
         Predictor::new(&to.model, device, profile),
@@ -111,14 +111,14 @@ fn compared(
             if let (Ok(plain), Ok(corrected)) =
                 (plain.predict(&workload), corrected.predict(&workload))
             {
-                found.extend([false, true].map(|decode| Pair {
+                all_pairs.extend([false, true].map(|decode| Pair {
                     from: [run.0, run.1],
                     ..pair(to, cell, decode, [&plain, &corrected])
                 }));
             }
         }
     }
-    found
+    all_pairs
 }
 
 fn pair(design: &Design, cell: &Cell, decode: bool, [plain, corrected]: [&Prediction; 2]) -> Pair {
@@ -136,7 +136,7 @@ fn pair(design: &Design, cell: &Cell, decode: bool, [plain, corrected]: [&Predic
     let (ns, interval) = time(corrected);
     Pair {
         model: design.name.clone(),
-        calibration: design.split == Split::Calibration,
+        calibration: design.split == DataSplit::Calibration,
         by_common_keys: design.model.family == COMMON_KEYS,
         decode,
         from: [cell.0, cell.1],

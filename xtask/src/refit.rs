@@ -8,10 +8,10 @@ use llmprof_predict::{
 };
 use llmprof_theory::{device::Catalog, kernels::KernelSample};
 use serde::Deserialize;
-use xtask::{Split, grades_on, summarize};
+use xtask::{DataSplit, grades_on, summarize};
 
 #[derive(Deserialize)]
-struct Measured {
+struct KernelMeasurements {
     samples: Vec<KernelSample>,
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn refit(path: &str, out: Option<&str>) -> Result<(), Box<dyn Error>>
     let shipped = KernelCurves::embedded("h200").ok_or("no curves")?;
     let mut profile = EfficiencyProfile::embedded("hf_eager")?;
     let device = Catalog::embedded().by_name("h200")?;
-    let curves = if let Ok(measured) = serde_json::from_str::<Measured>(&text) {
+    let curves = if let Ok(measured) = serde_json::from_str::<KernelMeasurements>(&text) {
         let limits = [shipped.peak_flops, shipped.bytes_per_s];
         let fitted = fit_curves(&measured.samples, "measured".to_owned(), limits, &shipped);
         println!("borrowed: {:?}", fitted.borrowed);
@@ -47,13 +47,13 @@ pub(crate) fn refit(path: &str, out: Option<&str>) -> Result<(), Box<dyn Error>>
     };
     profile.curves.insert(device.name.clone(), curves);
     let all = grades_on(&device, &profile)?;
-    for split in [Split::Calibration, Split::Grading] {
+    for split in [DataSplit::Calibration, DataSplit::Grading] {
         for by_common_keys in [false, true] {
             let some: Vec<_> = all
                 .iter()
                 .filter(|grade| grade.split == split && grade.by_common_keys == by_common_keys)
                 .collect();
-            let Some(found) = summarize(&some) else {
+            let Some(summary) = summarize(&some) else {
                 continue;
             };
             println!(
@@ -64,11 +64,11 @@ pub(crate) fn refit(path: &str, out: Option<&str>) -> Result<(), Box<dyn Error>>
                 } else {
                     ""
                 },
-                found.times,
-                found.median * 100.0,
-                found.p90 * 100.0,
-                found.worst * 100.0,
-                found.bias * 100.0
+                summary.times,
+                summary.median * 100.0,
+                summary.p90 * 100.0,
+                summary.worst * 100.0,
+                summary.bias * 100.0
             );
         }
     }

@@ -10,7 +10,7 @@ use llmprof_theory::{Phase, Workload, device::Catalog, kernels::TracedModel};
 use llmprof_units::stats::percentile;
 use serde::Deserialize;
 
-use crate::{Grade, Split, blind_grades, captured_grades, grades, pairs};
+use crate::{DataSplit, Grade, blind_grades, captured_grades, grades, pairs};
 
 const TRACED: &[u8] = include_bytes!("../../fixtures/h200/kernels/blind_traced.json.gz");
 
@@ -47,15 +47,15 @@ pub fn ratios(profile: &EfficiencyProfile) -> Result<ByKey, Box<dyn std::error::
         })
         .collect()
     };
-    let held_out = |grade: &Grade| grade.split == Split::Grading && !grade.by_common_keys;
+    let held_out = |grade: &Grade| grade.split == DataSplit::Grading && !grade.by_common_keys;
     match profile.implementation {
         Some(Implementation::HfEager) => {
-            // Nothing was fitted to blind models, whatever list they are in.
+            // Nothing was fitted to blind models of any list.
             let (measured, blind) = (grades(profile)?, blind_grades(profile)?);
             let mut family = of_grades(&measured, &held_out);
             family.extend(of_grades(&blind, &|grade| !grade.by_common_keys));
             let mut common = of_grades(&measured, &|grade| {
-                grade.split == Split::Grading && grade.by_common_keys
+                grade.split == DataSplit::Grading && grade.by_common_keys
             });
             common.extend(of_grades(&blind, &|grade| grade.by_common_keys));
             let from_run = pairs(profile)?.into_iter();
@@ -90,7 +90,7 @@ fn traced(profile: &EfficiencyProfile) -> Result<Vec<Ratio>, Box<dyn std::error:
     GzDecoder::new(TRACED).read_to_string(&mut text)?;
     let rows: Vec<TracedRow> = serde_json::from_str(&text)?;
     let device = Catalog::embedded().by_name("h200")?;
-    let mut found = Vec::new();
+    let mut all_ratios = Vec::new();
     for row in rows {
         let workload = Workload {
             batch: row.batch,
@@ -107,14 +107,14 @@ fn traced(profile: &EfficiencyProfile) -> Result<Vec<Ratio>, Box<dyn std::error:
                 predicted.decode_step_gpu_ns,
             ),
         ] {
-            found.push(Ratio {
+            all_ratios.push(Ratio {
                 model: row.model.clone(),
                 phase,
                 ratio: measured / predicted.0 as f64,
             });
         }
     }
-    Ok(found)
+    Ok(all_ratios)
 }
 
 /// 5th and 95th percentile by phase, to three digits; `None` where a phase has no times.

@@ -2,12 +2,12 @@
 
 use llmprof_predict::{EfficiencyProfile, Implementation, KnownError};
 
-use crate::{Grade, GradeSummary, Split, captured_grades, grades, summarize};
+use crate::{DataSplit, Grade, GradeSummary, captured_grades, grades, summarize};
 
 /// Errors on models that nothing was fitted to, by profile, of the profiles that such were measured with: GPU times, and TPOT where steps
 /// are captured.
 pub fn known_errors() -> Result<Vec<KnownError>, Box<dyn std::error::Error>> {
-    let mut found = Vec::new();
+    let mut errors = Vec::new();
     for name in EfficiencyProfile::names() {
         let profile = EfficiencyProfile::embedded(name)?;
         let (what, all) = match profile.implementation {
@@ -19,13 +19,14 @@ pub fn known_errors() -> Result<Vec<KnownError>, Box<dyn std::error::Error>> {
             }
             _ => continue,
         };
-        let is_held_out = |grade: &&Grade| grade.split == Split::Grading && !grade.by_common_keys;
+        let is_held_out =
+            |grade: &&Grade| grade.split == DataSplit::Grading && !grade.by_common_keys;
         let held_out: Vec<&Grade> = all.iter().filter(is_held_out).collect();
         if let Some(summary) = summarize(&held_out) {
-            found.push(known_error(&profile, what, &summary));
+            errors.push(known_error(&profile, what, &summary));
         }
     }
-    Ok(found)
+    Ok(errors)
 }
 
 /// Shares to three digits: more would change with the last digit of a prediction.

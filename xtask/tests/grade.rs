@@ -7,8 +7,9 @@ use llmprof_theory::{Phase, device::Catalog};
 use llmprof_units::stats::{median, percentile};
 use serde_json::Value;
 use xtask::{
-    Grade, GradeSummary, Pair, Ratio, Split, captured_grades, error_summary, fixture_comparison,
-    grades, grades_on, known_errors, pairs, pairs_on, ratios, spreads, summarize,
+    DataSplit, Grade, GradeSummary, Pair, Ratio, captured_grades, error_summary,
+    fixture_comparison, grades, grades_on, known_errors, pairs, pairs_on, ratios, spreads,
+    summarize,
 };
 
 const TIMES: &str = include_str!("../../fixtures/h200/kernels/times.json");
@@ -49,7 +50,7 @@ fn curves_rest_on_calibration_models_only() {
 fn held_out_models_meet_the_goal() {
     let all = grades(&eager()).unwrap();
     let held_out = summary(&all, |grade| {
-        grade.split == Split::Grading && !grade.by_common_keys
+        grade.split == DataSplit::Grading && !grade.by_common_keys
     });
     assert!(held_out.times >= 200, "{held_out:?}");
     assert!(held_out.median <= 0.05, "{held_out:?}");
@@ -58,7 +59,7 @@ fn held_out_models_meet_the_goal() {
     assert!(held_out.half_width <= 0.15, "{held_out:?}");
     // Tokens that choose alike choose no more experts each: Qwen3-30B-A3B was 35 % too slow.
     let decode = summary(&all, |grade| {
-        grade.split == Split::Grading && !grade.by_common_keys && grade.phase == Phase::Decode
+        grade.split == DataSplit::Grading && !grade.by_common_keys && grade.phase == Phase::Decode
     });
     assert!(decode.worst.abs() <= 0.15, "{decode:?}");
     for grade in &all {
@@ -75,18 +76,18 @@ fn held_out_models_meet_the_goal() {
 fn spreads_are_those_of_models_that_nothing_was_fitted_to() {
     for name in ["hf_eager", "hf_graph", "torch_compile"] {
         let profile = EfficiencyProfile::embedded(name).unwrap();
-        for (key, found) in ratios(&profile).unwrap() {
+        for (key, key_ratios) in ratios(&profile).unwrap() {
             let written = profile.spreads.and_then(|written| match key {
                 "family" => Some(written.family),
                 "common_keys" => written.common_keys,
                 "traced" => written.traced,
                 _ => written.from_run,
             });
-            let models: BTreeSet<&str> = found.iter().map(|one| one.model.as_str()).collect();
+            let models: BTreeSet<&str> = key_ratios.iter().map(|one| one.model.as_str()).collect();
             let mut inside = 0;
             for left_out in models {
                 let (own, others): (Vec<&Ratio>, Vec<&Ratio>) =
-                    found.iter().partition(|one| one.model == left_out);
+                    key_ratios.iter().partition(|one| one.model == left_out);
                 let range = spreads(&others).unwrap();
                 inside += own
                     .iter()
@@ -100,9 +101,9 @@ fn spreads_are_those_of_models_that_nothing_was_fitted_to() {
                     })
                     .count();
             }
-            let share = inside as f64 / found.len() as f64;
+            let share = inside as f64 / key_ratios.len() as f64;
             let is_met = (0.85..=0.95).contains(&share);
-            let expected = spreads(&found.iter().collect::<Vec<_>>()).filter(|_| is_met);
+            let expected = spreads(&key_ratios.iter().collect::<Vec<_>>()).filter(|_| is_met);
             assert_eq!(written, expected, "{name} {key}: {share}");
         }
     }
@@ -113,15 +114,15 @@ fn spreads_are_those_of_models_that_nothing_was_fitted_to() {
 fn captured_steps_of_held_out_models_lie_in_their_intervals() {
     for name in ["hf_graph", "torch_compile"] {
         let profile = EfficiencyProfile::embedded(name).expect("it is embedded");
-        let found = captured_grades(&profile).unwrap();
-        let steps = found.gpu.iter().filter(|one| one.phase == Phase::Decode);
-        let decode: Vec<Grade> = steps.chain(&found.tpot).cloned().collect();
-        let of = |split: Split| {
+        let captured = captured_grades(&profile).unwrap();
+        let steps = captured.gpu.iter().filter(|one| one.phase == Phase::Decode);
+        let decode: Vec<Grade> = steps.chain(&captured.tpot).cloned().collect();
+        let of = |split: DataSplit| {
             summary(&decode, |grade| {
                 grade.split == split && !grade.by_common_keys
             })
         };
-        let held_out = of(Split::Grading);
+        let held_out = of(DataSplit::Grading);
         assert!(held_out.times >= 40, "{name}: {held_out:?}");
         assert!(held_out.median <= 0.05, "{name}: {held_out:?}");
         assert!(held_out.p90 <= 0.15, "{name}: {held_out:?}");
@@ -131,8 +132,10 @@ fn captured_steps_of_held_out_models_lie_in_their_intervals() {
             "{name}: {held_out:?}"
         );
         assert!(held_out.half_width <= 0.15, "{name}: {held_out:?}");
-        let prefill = summary(&found.gpu, |grade| {
-            grade.split == Split::Grading && grade.phase == Phase::Prefill && !grade.by_common_keys
+        let prefill = summary(&captured.gpu, |grade| {
+            grade.split == DataSplit::Grading
+                && grade.phase == Phase::Prefill
+                && !grade.by_common_keys
         });
         assert!(
             prefill.median <= 0.05 && (!has_range || prefill.coverage >= 0.85),
@@ -250,10 +253,10 @@ fn micro_benchmarks_alone_predict_held_out_models() {
     let all = grades_on(&device, &profile).unwrap();
     let held_out: Vec<&Grade> = all
         .iter()
-        .filter(|grade| grade.split == Split::Grading && !grade.by_common_keys)
+        .filter(|grade| grade.split == DataSplit::Grading && !grade.by_common_keys)
         .collect();
-    let found = summarize(&held_out).unwrap();
-    assert!(found.median < 0.05 && found.p90 < 0.12, "{found:?}");
+    let errors = summarize(&held_out).unwrap();
+    assert!(errors.median < 0.05 && errors.p90 < 0.12, "{errors:?}");
 }
 
 #[test]
@@ -279,9 +282,9 @@ fn eager_predictions_hold_where_they_were_not_fitted() {
 /// `cargo run -p xtask -- grade table` writes what `llmprof predict` prints.
 #[test]
 fn the_table_of_known_errors_is_what_grading_finds() {
-    let found = known_errors().unwrap();
-    assert_eq!(found.len(), 3);
-    for error in &found {
+    let known = known_errors().unwrap();
+    assert_eq!(known.len(), 3);
+    for error in &known {
         assert_eq!(KnownError::of_profile(&error.profile), Some(error));
     }
 }

@@ -92,8 +92,8 @@ pub(crate) struct PhaseSignals {
     pub(crate) exposed_copy_share: Option<f64>,
     /// Part of B in kernels with fewer blocks than the device has multiprocessors.
     pub(crate) small_kernel_share: Option<f64>,
-    /// Whether nothing but the host was recorded, by a tool that does not know every operator.
-    pub(crate) is_host_alone: bool,
+    /// Where nothing but the host was recorded, by a tool that does not know every operator: whether it calls a device.
+    pub(crate) lone_host_uses_device: Option<bool>,
     /// Whether the trace ends before the program does what it shows.
     pub(crate) is_cut: bool,
     /// Whether the clocks of host and device disagree, so that nothing says what the device waited for.
@@ -169,7 +169,11 @@ pub enum ClassReason {
         host_share: f64,
     },
     /// Only the host was recorded.
-    HostAlone,
+    HostAlone {
+        /// Whether it calls a device, whose work is missing.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        uses_device: bool,
+    },
     /// The file is cut, or launches have no kernels.
     Cut,
     /// The device idles for longer than would make the phase host-bound, but for too much of it work was queued.
@@ -378,7 +382,7 @@ pub(crate) fn classify(
     ];
     for (share, least_share, class, what) in rules {
         let Some(share) = share else { continue };
-        if class == PhaseClass::HostBound && signals.is_host_alone {
+        if class == PhaseClass::HostBound && signals.lone_host_uses_device.is_some() {
             continue;
         }
         if class != PhaseClass::HostBound {
@@ -430,10 +434,9 @@ pub(crate) fn classify(
         .filter(|share| *share >= LATENCY_BOUND_MIN_SHARE);
     // Kernels of a few blocks may stream weights at the memory's speed: without limits they give no class.
     let Some(roofline) = roofline else {
-        let why = if signals.is_host_alone {
-            ClassReason::HostAlone
-        } else {
-            ClassReason::NoLimits
+        let why = match signals.lone_host_uses_device {
+            Some(uses_device) => ClassReason::HostAlone { uses_device },
+            None => ClassReason::NoLimits,
         };
         return abstain(why, evidence);
     };

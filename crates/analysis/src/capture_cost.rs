@@ -11,17 +11,16 @@ use serde::Serialize;
 
 use crate::analysis::Analysis;
 use crate::phase_analysis::PhaseAnalysis;
-
-/// A captured pass that took this many times as long as plain ones is another pass than they are.
-const MUCH: f64 = 1.5;
-/// Recording makes nothing faster: plain passes that took longer than this share allows were disturbed.
-const FASTER: f64 = 0.9;
+use crate::thresholds::{DISTURBED_PLAIN_MAX_RATIO, OTHER_PASS_MIN_RATIO};
 
 impl PhaseAnalysis {
     /// Whether recording, or what else the machine did meanwhile, made the pass that the phase is judged by much longer.
     /// A phase of a device is judged by its passes without capture.
     pub(crate) fn is_slowed_by_capture(&self) -> bool {
-        self.device().is_none() && self.capture_ratio.is_some_and(|ratio| ratio >= MUCH)
+        self.device().is_none()
+            && self
+                .capture_ratio
+                .is_some_and(|ratio| ratio >= OTHER_PASS_MIN_RATIO)
     }
 }
 
@@ -73,7 +72,7 @@ pub(crate) fn issues<'p>(phases: impl Iterator<Item = &'p PhaseAnalysis>) -> Vec
             }
             let code = if phase.is_slowed_by_capture() {
                 IssueCode::RunSlowedByCapture
-            } else if ratio < FASTER {
+            } else if ratio < DISTURBED_PLAIN_MAX_RATIO {
                 IssueCode::RunPlainPassSlower
             } else {
                 return None;

@@ -9,7 +9,7 @@ use llmprof_units::Nanos;
 
 use crate::engine_label::StepShape;
 use crate::phases::engine::{Labelled, labelled_steps};
-use crate::timeline::device_events::{DeviceEvents, Table};
+use crate::timeline::device_events::{DeviceEvents, EventTable};
 use crate::timeline::intervals::union_length;
 use crate::timeline::launches::Launches;
 
@@ -43,7 +43,7 @@ pub fn engine_steps(trace: &Trace, served: Option<Served<'_>>) -> Result<Vec<Eng
         return Ok(Vec::new());
     }
     let origin = trace.clock_origin_ns.ok_or(NoClock)?;
-    let events = DeviceEvents::of(trace);
+    let events = DeviceEvents::from_trace(trace);
     let devices = on_devices(trace, &events, &labelled);
     // A model that is split over devices has no roofline of one of them.
     let first = events.all().first().map(|event| event.device);
@@ -95,7 +95,7 @@ fn on_devices(
     if events.all().is_empty() {
         return None;
     }
-    let launches = Launches::of(trace);
+    let launches = Launches::from_trace(trace);
     let mut intervals: Vec<Vec<(i64, i64)>> = vec![Vec::new(); steps.len()];
     let mut found = vec![OnDevices::default(); steps.len()];
     for event in events.all() {
@@ -108,7 +108,7 @@ fn on_devices(
             && launched < steps[index].0.end
         {
             intervals[index].push((event.start, event.end));
-            if event.table == Table::Kernels {
+            if event.table == EventTable::Kernels {
                 let name = trace.text(trace.hosts.name[call as usize]);
                 let is_in_graph = event.in_graph || name.contains("GraphLaunch");
                 found[index].kernels += 1;

@@ -3,9 +3,9 @@
 use llmprof_record::trace::Trace;
 
 use crate::attribution::{Attribution, PathId};
-use crate::timeline::device_events::{DeviceEvents, Table};
+use crate::timeline::device_events::{DeviceEvents, EventTable};
 use crate::timeline::idle::{Gap, HostActivity, IdleCauses, IdleSums};
-use crate::timeline::launch_times::LaunchTimes;
+use crate::timeline::launch_times::EventLaunchTimes;
 use crate::timeline::launches::{EventCalls, Launches};
 use crate::timeline::nesting::Nesting;
 
@@ -47,13 +47,16 @@ pub struct EventOrigins {
 
 impl EventOrigins {
     pub fn of(trace: &Trace) -> Self {
-        let (events, nesting) = rayon::join(|| DeviceEvents::of(trace), || Nesting::of(trace));
-        let calls = EventCalls::of(&events, &Launches::of(trace));
-        let clocks_disagree = LaunchTimes::of(trace, &events, &calls).clocks_disagree;
-        let activity = HostActivity::of(trace, &nesting, &calls, !clocks_disagree);
+        let (events, nesting) = rayon::join(
+            || DeviceEvents::from_trace(trace),
+            || Nesting::from_trace(trace),
+        );
+        let calls = EventCalls::from_launches(&events, &Launches::from_trace(trace));
+        let clocks_disagree = EventLaunchTimes::from_events(trace, &events, &calls).clocks_disagree;
+        let activity = HostActivity::from_trace(trace, &nesting, &calls, !clocks_disagree);
         let (gaps, attribution) = rayon::join(
             || idle_gaps(&events, &activity),
-            || Attribution::of(trace, &events, &calls, &nesting),
+            || Attribution::from_trace(trace, &events, &calls, &nesting),
         );
         let mut numbers = [
             vec![0; trace.kernels.len()],
@@ -71,18 +74,18 @@ impl EventOrigins {
     }
 
     pub fn of_kernel(&self, row: usize) -> EventOrigin {
-        self.origin(Table::Kernels, row)
+        self.origin(EventTable::Kernels, row)
     }
 
     pub fn of_copy(&self, row: usize) -> EventOrigin {
-        self.origin(Table::Copies, row)
+        self.origin(EventTable::Copies, row)
     }
 
     pub fn of_memset(&self, row: usize) -> EventOrigin {
-        self.origin(Table::Memsets, row)
+        self.origin(EventTable::Memsets, row)
     }
 
-    fn origin(&self, table: Table, row: usize) -> EventOrigin {
+    fn origin(&self, table: EventTable, row: usize) -> EventOrigin {
         let number = self.numbers[table as usize][row] as usize;
         EventOrigin {
             call: self.attribution.call(number),

@@ -10,6 +10,7 @@ mod python_functions;
 #[cfg(test)]
 mod tests;
 
+use crate::thresholds::HOST_CALLERS_MAX;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -24,28 +25,27 @@ pub use self::flame::flame_stacks;
 use self::outer_ranges::OuterRanges;
 use self::phase_times::PhaseTimes;
 use crate::phase_analysis::PhaseAnalysis;
+use crate::row_order::sort_descending;
 use crate::timeline::source_lines::is_program_frame;
 
 /// Gaps that are listed one by one: the longest ones.
-const GAPS_MAX: usize = 10;
+const GAPS_LISTED_MAX: usize = 10;
 /// Phases or ranges that are listed: those with most idle time.
-const PARTS_MAX: usize = 10;
-/// Callers among which a function of the program is looked for.
-const CALLERS_MAX: usize = 64;
+const PARTS_LISTED_MAX: usize = 10;
 /// Places that are listed for each gap, phase or range.
-const PLACES_MAX: usize = 10;
+const PLACES_LISTED_MAX: usize = 10;
 
 /// How a thread spent the time of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostActivity {
-    /// On a CPU.
+    /// The thread ran on a CPU.
     Running,
     CollectingGarbage,
     WaitingForGil,
     WaitingForLock,
     Sleeping,
-    /// In another system call.
+    /// The thread was blocked in a system call other than a sleep or a lock.
     Blocked,
     /// Recorded functions do not say whether they ran or waited.
     Unknown,
@@ -56,9 +56,9 @@ pub enum HostActivity {
 pub struct HostPlace {
     pub activity: HostActivity,
     pub function: String,
-    /// Empty where unknown, as for native threads.
+    /// Path of the file; empty where unknown, as for native threads.
     pub file: String,
-    /// 0 where unknown.
+    /// Line in the file; 0 where unknown.
     pub line: u32,
     /// Where the GIL was held meanwhile, for a wait for it: `function file:line`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -76,9 +76,9 @@ pub struct HostPlace {
 pub struct HostTime {
     /// Samples of threads that call CUDA.
     pub samples: u64,
-    /// Time that they stand for.
+    /// Time that the samples stand for.
     pub sampled_ns: Nanos,
-    /// The longest first.
+    /// Lines of code by what was done there, the longest first.
     pub places: Vec<HostPlace>,
 }
 
@@ -96,7 +96,7 @@ pub struct HostGap {
 pub struct HostPart {
     /// The name of the phase, or that of the range without a number at the end.
     pub name: String,
-    /// While no GPU was busy.
+    /// What the host did in the part while no GPU was busy.
     pub host: HostTime,
 }
 
@@ -113,9 +113,9 @@ pub enum StackSource {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostStacks {
     pub source: StackSource,
-    /// While no GPU was busy.
+    /// What the host did while no GPU was busy.
     pub idle: HostTime,
-    /// All the time.
+    /// What the host did in the whole trace.
     pub whole: HostTime,
     /// Whether `parts` are phases; otherwise they are ranges.
     pub by_phase: bool,
@@ -129,24 +129,30 @@ pub struct HostStacks {
 pub fn analyze_host_stacks(trace: &Trace, phases: &[PhaseAnalysis]) -> Option<HostStacks> {
     let gaps = find_gaps(trace);
     let host = HostPieces::new(trace, &gaps)?;
-    let mut idle = Sums::default();
-    let mut whole = Sums::default();
-    let mut by_gap: HashMap<usize, Sums> = HashMap::new();
+    let mut idle = SampleSums::default();
+    let mut whole = SampleSums::default();
+    let mut by_gap: HashMap<usize, SampleSums> = HashMap::new();
     let phases = PhaseTimes::from_phases(phases);
     let ranges = OuterRanges::read(trace, &host.calling);
-    let mut by_part: BTreeMap<&str, Sums> = BTreeMap::new();
+    let mut by_part: BTreeMap<&str, SampleSums> = BTreeMap::new();
     host.for_each(|sample| {
         let place = host.place_of(sample);
-        whole.add(&place, sample.period);
+        whole.add_sample(&place, sample.period);
         if let Some(gap) = gap_at(&gaps, sample.time) {
-            idle.add(&place, sample.period);
-            by_gap.entry(gap).or_default().add(&place, sample.period);
+            idle.add_sample(&place, sample.period);
+            by_gap
+                .entry(gap)
+                .or_default()
+                .add_sample(&place, sample.period);
             let part = match &phases {
                 Some(phases) => phases.name_at(sample.time),
                 None => ranges.name_at(sample.thread, sample.time),
             };
             if let Some(part) = part {
-                by_part.entry(part).or_default().add(&place, sample.period);
+                by_part
+                    .entry(part)
+                    .or_default()
+                    .add_sample(&place, sample.period);
             }
         }
     });
@@ -159,14 +165,14 @@ pub fn analyze_host_stacks(trace: &Trace, phases: &[PhaseAnalysis]) -> Option<Ho
     let origin = starts.copied().min().unwrap_or(0);
     let mut longest: Vec<usize> = by_gap.keys().copied().collect();
     longest.sort_by_key(|&gap| (std::cmp::Reverse(gaps[gap].1 - gaps[gap].0), gap));
-    longest.truncate(GAPS_MAX);
+    longest.truncate(GAPS_LISTED_MAX);
     longest.sort_unstable();
     let gaps = longest.into_iter().filter_map(|gap| {
         let (start, end) = gaps[gap];
         Some(HostGap {
             start_ns: Nanos(start.saturating_sub(origin)),
             duration_ns: Nanos(end - start),
-            host: host.finish(by_gap.remove(&gap)?),
+            host: host.sum_places(by_gap.remove(&gap)?),
         })
     });
     let gaps = gaps.collect();
@@ -174,15 +180,15 @@ pub fn analyze_host_stacks(trace: &Trace, phases: &[PhaseAnalysis]) -> Option<Ho
         .into_iter()
         .map(|(name, sums)| HostPart {
             name: name.to_owned(),
-            host: host.finish(sums),
+            host: host.sum_places(sums),
         })
         .collect();
-    parts.sort_by_key(|part| std::cmp::Reverse(part.host.sampled_ns));
-    parts.truncate(PARTS_MAX);
+    sort_descending(&mut parts, |part| part.host.sampled_ns.0);
+    parts.truncate(PARTS_LISTED_MAX);
     Some(HostStacks {
         source: host.source,
-        idle: host.finish(idle),
-        whole: host.finish(whole),
+        idle: host.sum_places(idle),
+        whole: host.sum_places(whole),
         by_phase: phases.is_some(),
         parts,
         gaps,
@@ -242,7 +248,7 @@ fn gap_at(gaps: &[(i64, i64)], time: i64) -> Option<usize> {
 
 /// A place as numbers of its trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Place {
+struct SampledPlace {
     activity: HostActivity,
     stack: FrameId,
     /// The innermost frame of whoever held the GIL.
@@ -251,14 +257,14 @@ struct Place {
 }
 
 #[derive(Default)]
-struct Sums {
+struct SampleSums {
     samples: u64,
     time: i64,
-    by_place: BTreeMap<Place, i64>,
+    by_place: BTreeMap<SampledPlace, i64>,
 }
 
-impl Sums {
-    fn add(&mut self, place: &Place, period: i64) {
+impl SampleSums {
+    fn add_sample(&mut self, place: &SampledPlace, period: i64) {
         self.samples += 1;
         self.time += period;
         *self.by_place.entry(*place).or_default() += period;
@@ -319,7 +325,7 @@ impl<'a> HostPieces<'a> {
         }
     }
 
-    fn place_of(&self, sample: &HostSample) -> Place {
+    fn place_of(&self, sample: &HostSample) -> SampledPlace {
         let activity = if self.source == StackSource::RecordedFunctions {
             HostActivity::Unknown
         } else {
@@ -329,7 +335,7 @@ impl<'a> HostPieces<'a> {
             HostActivity::WaitingForGil => self.rows.get(&(sample.time, sample.gil_holder)),
             _ => None,
         };
-        Place {
+        SampledPlace {
             activity,
             stack: sample.stack,
             holder: holder.map_or(FrameId::NONE, |&row| self.trace.host_samples.stack[row]),
@@ -341,19 +347,21 @@ impl<'a> HostPieces<'a> {
     }
 
     /// The places of some time, those of one line together.
-    fn finish(&self, sums: Sums) -> HostTime {
+    fn sum_places(&self, sums: SampleSums) -> HostTime {
         let mut by_line: BTreeMap<(HostActivity, String, String, u32, String, String), i64> =
             BTreeMap::new();
         for (place, time) in sums.by_place {
-            let innermost = self.frame(place.stack);
+            let innermost = self.describe_stack(place.stack);
             let (function, file, line) = innermost.unwrap_or_default();
-            let held_by = self.frame(place.holder).map(|(function, file, line)| {
-                if file.is_empty() {
-                    function
-                } else {
-                    format!("{function} {file}:{line}")
-                }
-            });
+            let held_by = self
+                .describe_stack(place.holder)
+                .map(|(function, file, line)| {
+                    if file.is_empty() {
+                        function
+                    } else {
+                        format!("{function} {file}:{line}")
+                    }
+                });
             let call = self.trace.text(llmprof_record::trace::StrId(place.call));
             let key = (
                 place.activity,
@@ -381,8 +389,8 @@ impl<'a> HostPieces<'a> {
             )
             .collect();
         // Stable: equal times stay in the order of their names.
-        places.sort_by_key(|place| std::cmp::Reverse(place.time_ns));
-        places.truncate(PLACES_MAX);
+        sort_descending(&mut places, |place| place.time_ns.0);
+        places.truncate(PLACES_LISTED_MAX);
         HostTime {
             samples: sums.samples,
             sampled_ns: Nanos(sums.time),
@@ -392,12 +400,12 @@ impl<'a> HostPieces<'a> {
 
     /// The function, file and line of a stack: of its innermost frame. Recorded frames of torch and built-in functions count for the
     /// function that called them.
-    fn frame(&self, id: FrameId) -> Option<(String, String, u32)> {
+    fn describe_stack(&self, id: FrameId) -> Option<(String, String, u32)> {
         let stack = self.frames.stack(id);
         let own = match self.source {
             StackSource::Sampled => None,
             StackSource::RecordedFunctions => {
-                let mut callers = stack.take(CALLERS_MAX);
+                let mut callers = stack.take(HOST_CALLERS_MAX);
                 callers.find(|frame| is_program_frame(self.trace.text(frame.function)))
             }
         };

@@ -95,7 +95,10 @@ pub(crate) fn own_name(text: &str) -> Option<String> {
         "ucc:",
     ];
     // XLA writes its own as `Thunk:#hlo_op=while.5,…#`.
-    if text.contains(":#") || LIBRARIES.iter().any(|library| text.starts_with(library)) {
+    if text.contains(":#")
+        || is_dynamo_data(text)
+        || LIBRARIES.iter().any(|library| text.starts_with(library))
+    {
         return None;
     }
     // Capture of a graph, which executes nothing: `capture_8192_PIECEWISE`.
@@ -112,10 +115,23 @@ pub(crate) fn own_name(text: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
+/// Whether a range is what torch.compile notes about a part of a compilation, which took other time: `dynamo_data: compile_id=0/0`.
+fn is_dynamo_data(text: &str) -> bool {
+    text.split_once("_data: ")
+        .is_some_and(|(_, values)| values.contains("compile_id="))
+}
+
 /// Whether a range of torch.distributed is the collective itself, which the CPU runs. Those of backends for devices (`nccl:all_reduce`)
 /// are the calls that enqueue one.
 pub(crate) fn runs_on_host(name: &str) -> bool {
     ["gloo:", "mpi:"].iter().any(|by| name.starts_with(by))
+}
+
+/// Whether an operator hands a collective to its backend, or waits for it.
+pub(crate) fn is_collective_call(name: &str) -> bool {
+    ["c10d::", "_c10d_functional::", "record_param_comms"]
+        .iter()
+        .any(|begin| name.starts_with(begin))
 }
 
 /// The compiled function that XLA runs in a range: `jit_step` of `XlaModule:#hlo_module=jit_step,program_id=14#`, and of
@@ -157,6 +173,8 @@ mod tests {
         assert_eq!(phase("Prefill[0]").as_deref(), Some("prefill"));
         assert_eq!(phase("decode_step_3").as_deref(), Some("decode_step"));
         assert_eq!(phase("upload"), None);
+        assert_eq!(own_name("gc_data: compile_id=0/0"), None);
+        assert_eq!(own_name("load_data: x").as_deref(), Some("load_data: x"));
         assert_eq!(phase("encode").as_deref(), Some("encoder"));
         assert_eq!(phase("encoder").as_deref(), Some("encoder"));
         assert_eq!(phase("vision_tower.encoder"), None);

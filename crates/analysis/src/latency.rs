@@ -6,7 +6,7 @@
 //! - Tokens per second = output tokens of all requests ÷ time in which some request was between its start and its last token.
 //! - Decode tokens per second = output tokens after the first of all requests ÷ time in decode.
 //!
-//! Each pass gives one value per quantity (the mean over its requests); [`Summary`] is over passes, so its interval says
+//! Each pass gives one value per quantity (the mean over its requests); [`RepeatSummary`] is over passes, so its interval says
 //! how far another run may lie. Rates are those of all passes together. Warm-up passes are in no statistics.
 
 use llmprof_record::issue::{Issue, IssueCode};
@@ -14,7 +14,8 @@ use llmprof_units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::stats::{Distribution, Summary};
+use crate::stats::{RepeatSummary, ValueDistribution};
+use crate::thresholds::FIRST_PASS_DEVIATIONS_MAX;
 use crate::timeline::intervals::union_length;
 use llmprof_record::run::{MeasuredPass, PassKind, Request, RunPhase, RunRecord};
 
@@ -23,46 +24,46 @@ use llmprof_record::run::{MeasuredPass, PassKind, Request, RunPhase, RunRecord};
 pub struct Latency {
     /// The kind of passes that the figures are from; absent where none was measured.
     pub measured_in: Option<PassKind>,
-    /// How many of them.
+    /// Number of measured passes that the figures are from.
     pub repeats: u64,
     /// Warm-up passes that were left out.
     pub warm_up_passes: u64,
     /// Time to the first token, over passes.
-    pub ttft_ns: Option<Summary>,
+    pub ttft_ns: Option<RepeatSummary>,
     /// Time per output token after the first, over passes.
-    pub tpot_ns: Option<Summary>,
+    pub tpot_ns: Option<RepeatSummary>,
     /// From request start to last token, over passes.
-    pub end_to_end_ns: Option<Summary>,
+    pub end_to_end_ns: Option<RepeatSummary>,
     /// Time in prefill, over passes.
-    pub prefill_ns: Option<Summary>,
+    pub prefill_ns: Option<RepeatSummary>,
     /// Time in decode, over passes.
-    pub decode_ns: Option<Summary>,
+    pub decode_ns: Option<RepeatSummary>,
     /// Generated tokens per second, of all passes.
-    pub tokens_per_s: Option<Summary>,
+    pub tokens_per_s: Option<RepeatSummary>,
     /// Generated tokens after the first per second of decode, of all passes.
-    pub decode_tokens_per_s: Option<Summary>,
+    pub decode_tokens_per_s: Option<RepeatSummary>,
     /// Times to the first token of all requests.
-    pub ttft_spread_ns: Option<Distribution>,
+    pub ttft_spread_ns: Option<ValueDistribution>,
     /// All gaps between tokens of all requests.
-    pub itl_ns: Option<Distribution>,
+    pub itl_ns: Option<ValueDistribution>,
     /// What the first pass took beyond the others.
     pub first_use: Option<FirstUse>,
     /// One row per request of the measured passes.
     pub requests: Vec<RequestRow>,
 }
 
-/// One request.
+/// Latencies of one request in one pass.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct RequestRow {
     /// Number of the pass in the run, from 0, warm-up included.
     pub pass: u64,
-    /// Its name.
+    /// Name that the workload gave the request.
     pub id: String,
-    /// Sequences that ran together.
+    /// Sequences that ran together with it, itself included.
     pub batch: u64,
-    /// Tokens of the prompt.
+    /// Number of tokens in the prompt.
     pub prompt_tokens: u64,
-    /// Tokens generated.
+    /// Number of tokens that were generated.
     pub output_tokens: u64,
     /// Time to the first token; absent where none came.
     pub ttft_ns: Option<Nanos>,
@@ -70,11 +71,11 @@ pub struct RequestRow {
     pub tpot_ns: Option<f64>,
     /// From request start to last token.
     pub end_to_end_ns: Option<Nanos>,
-    /// Its gaps between tokens.
-    pub itl_ns: Option<Distribution>,
+    /// Gaps between its tokens, ns.
+    pub itl_ns: Option<ValueDistribution>,
 }
 
-/// The first pass beside the later ones: what is paid once for compiling, allocating and filling caches.
+/// The first pass compared with the later ones: what is paid once for compiling, allocating and filling caches.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct FirstUse {
     /// What the first pass was: a warm-up, or the first measured one.
@@ -83,7 +84,7 @@ pub struct FirstUse {
     pub first_ns: f64,
     /// The mean of the measured passes after it.
     pub later_ns: f64,
-    /// The difference.
+    /// `first_ns` less `later_ns`, in ns.
     #[serde(default)]
     pub extra_e2e_ns: f64,
     /// The same by its former name, which waterfalls have for overhead ops. Written until the next version.
@@ -111,13 +112,13 @@ pub(crate) struct PassMeans {
     decode: Option<f64>,
     /// Tokens, and the seconds they took.
     pub(crate) tokens: Option<(f64, f64)>,
-    /// The same of decode.
+    /// Tokens after the first, and the seconds of decode.
     decode_tokens: Option<(f64, f64)>,
 }
 
 impl Latency {
-    /// The latencies of a run, and what is doubtful about them.
-    pub(crate) fn of(run: &RunRecord) -> (Self, Vec<Issue>) {
+    /// The latencies of a run, and the issues that put them in doubt.
+    pub(crate) fn from_run(run: &RunRecord) -> (Self, Vec<Issue>) {
         let mut issues = Vec::new();
         let has = |kind| run.passes.iter().any(|pass| pass.kind == kind);
         let measured_in = [PassKind::Plain, PassKind::Captured]
@@ -141,9 +142,9 @@ impl Latency {
                 continue;
             }
             latency.repeats += 1;
-            means.push(PassMeans::of(run, number));
+            means.push(PassMeans::from_pass(run, number));
             for request in run.requests_of(number) {
-                let row = RequestRow::of(number as u64, request, &mut issues);
+                let row = RequestRow::from_request(number as u64, request, &mut issues);
                 if row.ttft_ns.is_some() {
                     gaps.extend(gaps_of(request));
                 }
@@ -151,7 +152,7 @@ impl Latency {
             }
         }
         let over = |value: fn(&PassMeans) -> Option<f64>| {
-            Summary::of(&means.iter().filter_map(value).collect::<Vec<_>>())
+            RepeatSummary::from_values(&means.iter().filter_map(value).collect::<Vec<_>>())
         };
         latency.ttft_ns = over(|pass| pass.ttft);
         latency.tpot_ns = over(|pass| pass.tpot);
@@ -159,7 +160,7 @@ impl Latency {
         latency.prefill_ns = over(|pass| pass.prefill);
         latency.decode_ns = over(|pass| pass.decode);
         let rate = |value: fn(&PassMeans) -> Option<(f64, f64)>| {
-            Summary::of_rates(&means.iter().filter_map(value).collect::<Vec<_>>())
+            RepeatSummary::of_rates(&means.iter().filter_map(value).collect::<Vec<_>>())
         };
         latency.tokens_per_s = rate(|pass| pass.tokens);
         latency.decode_tokens_per_s = rate(|pass| pass.decode_tokens);
@@ -168,9 +169,9 @@ impl Latency {
             .iter()
             .filter_map(|row| Some(row.ttft_ns?.0 as f64))
             .collect();
-        latency.ttft_spread_ns = Distribution::of(&ttfts);
-        latency.itl_ns = Distribution::of(&gaps);
-        latency.first_use = FirstUse::of(run, measured_in);
+        latency.ttft_spread_ns = ValueDistribution::from_values(&ttfts);
+        latency.itl_ns = ValueDistribution::from_values(&gaps);
+        latency.first_use = FirstUse::from_run(run, measured_in);
         if latency.warm_up_passes == 0 && latency.repeats > 0 {
             issues.push(Issue::warning(IssueCode::LatencyNoWarmUp));
         }
@@ -179,7 +180,7 @@ impl Latency {
 }
 
 impl RequestRow {
-    fn of(pass: u64, request: &Request, issues: &mut Vec<Issue>) -> Self {
+    fn from_request(pass: u64, request: &Request, issues: &mut Vec<Issue>) -> Self {
         let mut row = Self {
             pass,
             id: request.id.clone(),
@@ -204,16 +205,16 @@ impl RequestRow {
             );
             return row;
         };
-        row.ttft_ns = Some(since(request, first));
-        row.end_to_end_ns = Some(since(request, last));
-        row.tpot_ns = tpot(request);
-        row.itl_ns = Distribution::of(&gaps_of(request).collect::<Vec<_>>());
+        row.ttft_ns = Some(time_since_start(request, first));
+        row.end_to_end_ns = Some(time_since_start(request, last));
+        row.tpot_ns = request_tpot(request);
+        row.itl_ns = ValueDistribution::from_values(&gaps_of(request).collect::<Vec<_>>());
         row
     }
 }
 
 impl PassMeans {
-    pub(crate) fn of(run: &RunRecord, number: usize) -> Self {
+    pub(crate) fn from_pass(run: &RunRecord, number: usize) -> Self {
         let pass = &run.passes[number];
         let ordered: Vec<(&Request, Nanos, Nanos)> = run
             .requests_of(number)
@@ -222,10 +223,11 @@ impl PassMeans {
                 Some((request, first, last))
             })
             .collect();
-        let mean = |values: Vec<f64>| Summary::of(&values).map(|summary| summary.mean);
-        let since = |request: &Request, time: Nanos| since(request, time).0 as f64;
+        let mean =
+            |values: Vec<f64>| RepeatSummary::from_values(&values).map(|summary| summary.mean);
+        let since = |request: &Request, time: Nanos| time_since_start(request, time).0 as f64;
         let phase = |phase: RunPhase| {
-            let time = wall(pass, phase);
+            let time = phase_wall(pass, phase);
             (time.0 > 0).then_some(time.0 as f64)
         };
         let tokens: u64 = ordered
@@ -236,7 +238,7 @@ impl PassMeans {
             .iter()
             .map(|(request, ..)| request.output_tokens.saturating_sub(1))
             .fold(0, u64::saturating_add);
-        // What lies between two batches of a pass is no work of theirs.
+        // Time between two batches of a pass does not count.
         let mut spans: Vec<(i64, i64)> = ordered
             .iter()
             .map(|&(request, _, last)| (request.start_ns.0, last.0))
@@ -251,7 +253,12 @@ impl PassMeans {
                     .map(|&(r, first, _)| since(r, first))
                     .collect(),
             ),
-            tpot: mean(ordered.iter().filter_map(|&(r, ..)| tpot(r)).collect()),
+            tpot: mean(
+                ordered
+                    .iter()
+                    .filter_map(|&(r, ..)| request_tpot(r))
+                    .collect(),
+            ),
             itl: mean(ordered.iter().flat_map(|&(r, ..)| gaps_of(r)).collect()),
             end_to_end: mean(ordered.iter().map(|&(r, _, last)| since(r, last)).collect()),
             prefill: phase(RunPhase::Prefill),
@@ -264,24 +271,21 @@ impl PassMeans {
     }
 }
 
-/// Deviations of later passes that the first one may differ from them by chance.
-const CHANCE: f64 = 3.0;
-
 impl FirstUse {
-    fn of(run: &RunRecord, measured_in: Option<PassKind>) -> Option<Self> {
+    fn from_run(run: &RunRecord, measured_in: Option<PassKind>) -> Option<Self> {
         // Loading is a pass without requests.
         let served = |&number: &usize| run.requests_of(number).next().is_some();
         let first = (0..run.passes.len()).find(served)?;
-        let first_means = PassMeans::of(run, first);
+        let first_means = PassMeans::from_pass(run, first);
         let measured: Vec<usize> = (first + 1..run.passes.len())
             .filter(|&number| Some(run.passes[number].kind) == measured_in)
             .collect();
         let later: Vec<PassMeans> = measured
             .iter()
-            .map(|&number| PassMeans::of(run, number))
+            .map(|&number| PassMeans::from_pass(run, number))
             .collect();
         let over = |value: fn(&PassMeans) -> Option<f64>| {
-            Summary::of(&later.iter().filter_map(value).collect::<Vec<_>>())
+            RepeatSummary::from_values(&later.iter().filter_map(value).collect::<Vec<_>>())
         };
         let (whole, ttft) = (over(|pass| pass.end_to_end)?, over(|pass| pass.ttft)?);
         let first_ns = first_means.end_to_end?;
@@ -294,7 +298,8 @@ impl FirstUse {
             extra_ns: extra_e2e_ns,
             extra_ttft_ns,
             outside_later_range: first_ns > whole.max
-                && first_ns - whole.mean > CHANCE * whole.deviation.unwrap_or(0.0),
+                && first_ns - whole.mean
+                    > FIRST_PASS_DEVIATIONS_MAX * whole.deviation.unwrap_or(0.0),
             // A median that the sum of the steps contradicts is chance.
             extra_step_ns: extra_step(run, first, &measured)
                 .filter(|extra| !run.fixed_cache && extra_e2e_ns - extra_ttft_ns >= *extra),
@@ -310,9 +315,9 @@ fn extra_step(run: &RunRecord, first: usize, later: &[usize]) -> Option<f64> {
             .flat_map(|request| gaps_of(request).skip(1))
             .collect()
     };
-    let once = Distribution::of(&steps(first))?;
+    let once = ValueDistribution::from_values(&steps(first))?;
     let often: Vec<f64> = later.iter().flat_map(|&pass| steps(pass)).collect();
-    let often = Distribution::of(&often)?;
+    let often = ValueDistribution::from_values(&often)?;
     (once.p50 > often.p90).then_some(once.p50 - often.p50)
 }
 
@@ -330,7 +335,7 @@ pub(crate) fn gaps_of(request: &Request) -> impl Iterator<Item = f64> {
         .map(|pair| pair[1].0.saturating_sub(pair[0].0) as f64)
 }
 
-fn tpot(request: &Request) -> Option<f64> {
+fn request_tpot(request: &Request) -> Option<f64> {
     let (first, last) = first_and_last(request)?;
     let gaps = request
         .output_tokens
@@ -341,20 +346,22 @@ fn tpot(request: &Request) -> Option<f64> {
 }
 
 /// From the start of a request.
-fn since(request: &Request, time: Nanos) -> Nanos {
+fn time_since_start(request: &Request, time: Nanos) -> Nanos {
     Nanos(time.0.saturating_sub(request.start_ns.0))
 }
 
 /// Time of a phase in a pass.
-pub(crate) fn wall(pass: &MeasuredPass, phase: RunPhase) -> Nanos {
+pub(crate) fn phase_wall(pass: &MeasuredPass, phase: RunPhase) -> Nanos {
     let spans = pass.phases.iter().filter(|span| span.phase == phase);
     let times = spans.map(|span| span.duration().0);
     Nanos(times.fold(0, i64::saturating_add))
 }
 
-/// Time that loading took.
 pub(crate) fn load_time(record: &RunRecord) -> Option<Nanos> {
-    let mut walls = record.passes.iter().map(|pass| wall(pass, RunPhase::Load));
+    let mut walls = record
+        .passes
+        .iter()
+        .map(|pass| phase_wall(pass, RunPhase::Load));
     walls.find(|time| time.0 > 0)
 }
 
@@ -362,10 +369,10 @@ pub(crate) fn load_time(record: &RunRecord) -> Option<Nanos> {
 pub(crate) fn plain_wall(run: &RunRecord, phase: RunPhase) -> Option<Nanos> {
     let walls: Vec<f64> = run
         .passes_of(PassKind::Plain)
-        .map(|(_, pass)| wall(pass, phase).0 as f64)
+        .map(|(_, pass)| phase_wall(pass, phase).0 as f64)
         .filter(|wall| *wall > 0.0)
         .collect();
-    Summary::of(&walls).map(|summary| Nanos(summary.mean.round() as i64))
+    RepeatSummary::from_values(&walls).map(|summary| Nanos(summary.mean.round() as i64))
 }
 
 #[cfg(test)]
@@ -426,7 +433,7 @@ mod tests {
         plain.0.phases.extend(later.0.phases);
         plain.1.extend(later.1);
         let run = run(vec![plain]);
-        let rate = Latency::of(&run).0.tokens_per_s.unwrap().mean;
+        let rate = Latency::from_run(&run).0.tokens_per_s.unwrap().mean;
         assert!((rate - 8.0 / 320e-9).abs() < 1.0, "{rate}");
     }
 
@@ -439,10 +446,10 @@ mod tests {
             pass(PassKind::Plain, 10_000, 1),
             pass(PassKind::Plain, 20_000, 2),
         ]);
-        let (latency, issues) = Latency::of(&run);
+        let (latency, issues) = Latency::from_run(&run);
         assert_eq!(issues, []);
         assert_eq!((latency.repeats, latency.warm_up_passes), (2, 1));
-        let mean = |summary: Option<Summary>| summary.unwrap().mean;
+        let mean = |summary: Option<RepeatSummary>| summary.unwrap().mean;
         assert_eq!(mean(latency.ttft_ns), 150.0);
         assert_eq!(mean(latency.tpot_ns), 30.0);
         assert_eq!(mean(latency.prefill_ns), 150.0);
@@ -467,7 +474,7 @@ mod tests {
             fixed_cache: true,
             ..run
         };
-        let fixed = Latency::of(&fixed).0.first_use.unwrap();
+        let fixed = Latency::from_run(&fixed).0.first_use.unwrap();
         assert_eq!(fixed.extra_step_ns, None, "no length is new");
         assert_eq!(latency.requests.len(), 2);
         assert_eq!(latency.requests[1].pass, 2);
@@ -479,7 +486,11 @@ mod tests {
             let mut passes = vec![pass(PassKind::WarmUp, 0, first)];
             passes.extend([19, 20, 21].map(|pace| pass(PassKind::Plain, 100_000, pace)));
             let run = run(passes);
-            Latency::of(&run).0.first_use.unwrap().outside_later_range
+            Latency::from_run(&run)
+                .0
+                .first_use
+                .unwrap()
+                .outside_later_range
         };
         assert!(!outside(20) && !outside(22) && !outside(23));
         assert!(outside(24));
@@ -495,7 +506,7 @@ mod tests {
         };
         let extra = |gap: i64| {
             let run = run(vec![first(gap), pass(PassKind::Plain, 10_000, 1)]);
-            Latency::of(&run).0.first_use.unwrap().extra_step_ns
+            Latency::from_run(&run).0.first_use.unwrap().extra_step_ns
         };
         // 10 + 20 + 30 in the plain pass.
         assert_eq!(extra(3), None);
@@ -513,7 +524,7 @@ mod tests {
             pass(PassKind::WarmUp, 0, 3),
             pass(PassKind::Plain, 10_000, 1),
         ]);
-        let first = Latency::of(&run).0.first_use.unwrap();
+        let first = Latency::from_run(&run).0.first_use.unwrap();
         assert_eq!((first.first_ns, first.later_ns), (480.0, 160.0));
     }
 
@@ -522,7 +533,7 @@ mod tests {
         let mut pass = pass(PassKind::Plain, 0, 1);
         pass.1.push(request("b", 0, &[100, 110, 130, 160]));
         let run = run(vec![pass]);
-        let (latency, issues) = Latency::of(&run);
+        let (latency, issues) = Latency::from_run(&run);
         assert!((latency.tokens_per_s.unwrap().mean - 50e6).abs() < 1.0);
         assert!((latency.decode_tokens_per_s.unwrap().mean - 100e6).abs() < 1.0);
         assert_eq!(issues[0].code, IssueCode::LatencyNoWarmUp);
@@ -535,10 +546,11 @@ mod tests {
         pass.1.push(request("early", 500, &[100, 600]));
         pass.1.push(request("extreme", i64::MIN, &[i64::MAX]));
         let run = run(vec![pass.clone(), pass]);
-        let (latency, issues) = Latency::of(&run);
+        let (latency, issues) = Latency::from_run(&run);
         let named = |code, request: &str| {
-            let of = |issue: &&Issue| issue.code == code && issue.values["request"] == request;
-            issues.iter().filter(of).count()
+            let is_named =
+                |issue: &&Issue| issue.code == code && issue.values["request"] == request;
+            issues.iter().filter(is_named).count()
         };
         let none = named(IssueCode::LatencyNoTokens, "none");
         let early = named(IssueCode::LatencyUnorderedTokens, "early");
@@ -549,7 +561,7 @@ mod tests {
 
     #[test]
     fn an_empty_run_has_no_latency() {
-        let (latency, issues) = Latency::of(&RunRecord::default());
+        let (latency, issues) = Latency::from_run(&RunRecord::default());
         assert_eq!((latency, issues), (Latency::default(), Vec::new()));
     }
 }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::{Evidence, Measure};
-use crate::stats::Distribution;
+use crate::stats::ValueDistribution;
 use crate::waterfall::idle_parts::NamedTime;
 
 #[expect(
@@ -52,7 +52,7 @@ pub struct TracedPhase {
     /// How long single steps of decode took, where ranges show them.
     pub step_ns: Vec<Nanos>,
     /// Their distribution, ns.
-    pub steps: Option<Distribution>,
+    pub steps: Option<ValueDistribution>,
     /// Kernels, or operators of the host.
     pub kernels: u64,
     /// Launches whose kernels the trace does not hold: time without a kernel need not be idle then.
@@ -97,7 +97,7 @@ pub struct TracedPhase {
 /// The GPU time of training steps by what launched it, summed, each event in one part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct TrainingParts {
-    /// Launched outside of backward ops and optimizer steps: the forward pass, the loss, copies of the input.
+    /// Kernels that operators launched before a backward pass of the same step.
     pub forward_ns: Nanos,
     /// Time of the backward pass.
     pub backward_ns: Nanos,
@@ -107,6 +107,9 @@ pub struct TrainingParts {
     pub communication_ns: Nanos,
     /// Kernels whose launch was not recorded.
     pub unattributed_ns: Nanos,
+    /// What no launch shows to be one of these: copies of the input, evaluation, checkpoints.
+    #[serde(default)]
+    pub other_ns: Nanos,
 }
 
 /// The kernels of one category in one phase.

@@ -13,9 +13,9 @@ use crate::latency::RequestRow;
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phase_facts::RecordedPart;
 use crate::roofline::Utilization;
-use crate::stats::{Distribution, Summary};
+use crate::stats::{RepeatSummary, ValueDistribution};
 use crate::steps::{StepPattern, StepPatterns};
-use crate::trace::scaled::Scaled;
+use crate::trace::scaled::ScaledTrace;
 use crate::waterfall::Waterfall;
 
 /// Figures of a run for tables and dashboards; `P` is what became of the samples of direct inference.
@@ -34,7 +34,7 @@ pub struct RunMetrics<'a, P> {
     /// Sequences of launches that repeat.
     steps: Option<StepMetrics<'a>>,
     /// What slices say of the whole run, where it was sampled.
-    slices: Option<&'a Scaled>,
+    slices: Option<&'a ScaledTrace>,
     /// The model that ran.
     model: ModelMetrics<'a>,
     /// Sizes of the model, as its config has them.
@@ -67,7 +67,7 @@ struct Aggregates {
     /// Tokens after the first ÷ decode time.
     decode_tokens_per_s: Option<MeanMetric>,
     /// Inter-token latency over all requests.
-    itl_ns: Option<Distribution>,
+    itl_ns: Option<ValueDistribution>,
     /// `prefill_ms` and `decode_ms` by phase.
     stage_ms: StageTimes,
 }
@@ -123,7 +123,7 @@ struct PhaseMetrics<'a> {
     /// Profiling overhead: captured ÷ plain wall time of the same work.
     capture_ratio: Option<f64>,
     /// Times of the steps in the trace.
-    step_ns: Option<Distribution>,
+    step_ns: Option<ValueDistribution>,
     /// The part of the phase that was recorded, where it was sampled.
     recorded: Option<RecordedPart>,
 }
@@ -152,11 +152,11 @@ struct PatternMetrics<'a> {
     /// Launches of a repetition, median; a graph is one.
     launches: u64,
     /// From the start of a repetition's first kernel to that of the next.
-    wall_ns: &'a Distribution,
+    wall_ns: &'a ValueDistribution,
     /// Standard deviation of these times.
     wall_deviation_ns: f64,
     /// Sum of the kernel times of a repetition.
-    kernel_time_ns: &'a Summary,
+    kernel_time_ns: &'a RepeatSummary,
     /// Part of a repetition in which no device worked, median.
     idle_share: f64,
 }
@@ -211,7 +211,7 @@ pub fn run_metrics<'a, P>(
             decode_ms: millis(latency.decode_ns.as_ref()),
             ttft_ms: millis(latency.ttft_ns.as_ref()),
             tpot_ms: millis(latency.tpot_ns.as_ref()),
-            tokens: plain(Summary::of(&tokens).as_ref()),
+            tokens: plain(RepeatSummary::from_values(&tokens).as_ref()),
             tokens_per_s: plain(latency.tokens_per_s.as_ref()),
             decode_tokens_per_s: plain(latency.decode_tokens_per_s.as_ref()),
             itl_ns: latency.itl_ns,
@@ -300,15 +300,15 @@ fn model_level(analysis: &Analysis) -> Option<f64> {
 }
 
 /// Times in milliseconds.
-fn millis(summary: Option<&Summary>) -> Option<MeanMetric> {
+fn millis(summary: Option<&RepeatSummary>) -> Option<MeanMetric> {
     summary.map(|summary| scaled(summary, 1e-6))
 }
 
-fn plain(summary: Option<&Summary>) -> Option<MeanMetric> {
+fn plain(summary: Option<&RepeatSummary>) -> Option<MeanMetric> {
     summary.map(|summary| scaled(summary, 1.0))
 }
 
-fn scaled(summary: &Summary, by: f64) -> MeanMetric {
+fn scaled(summary: &RepeatSummary, by: f64) -> MeanMetric {
     MeanMetric {
         mean: summary.mean * by,
         std: summary.deviation.map(|deviation| deviation * by),

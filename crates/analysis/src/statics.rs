@@ -87,10 +87,7 @@ impl MemoryStatics {
                 .and_then(|capacity| model.largest_batch(workload, capacity.0)),
             largest_context_tokens: capacity_bytes
                 .and_then(|capacity| model.largest_context(workload, capacity.0)),
-            max_positions: model
-                .decoder
-                .as_ref()
-                .and_then(|decoder| decoder.max_positions),
+            max_positions: model.max_positions(),
         })
     }
 }

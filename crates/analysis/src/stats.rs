@@ -4,10 +4,10 @@ use llmprof_units::stats::percentile;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What repeated measurements of one thing say. The unit is in the name of the field that holds it.
+/// Mean and spread of repeated measurements of one thing. The unit is in the name of the field that holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
-pub struct Summary {
-    /// How many measurements.
+pub struct RepeatSummary {
+    /// Number of measurements that it sums up.
     pub count: u64,
     /// x̄ = Σ x ÷ n.
     pub mean: f64,
@@ -16,15 +16,15 @@ pub struct Summary {
     /// Half the width of the 95 % confidence interval of the mean, t₀.₉₇₅(n − 1) × s ÷ √n with Student's t; absent for
     /// one measurement.
     pub ci95_half_width: Option<f64>,
-    /// The least.
+    /// Smallest of all the measurements.
     pub min: f64,
-    /// The most.
+    /// Largest of all the measurements.
     pub max: f64,
 }
 
-impl Summary {
-    /// Sums up some measurements; nothing where there are none, or where one is not a number.
-    pub fn of(values: &[f64]) -> Option<Self> {
+impl RepeatSummary {
+    /// `None` for an empty list, or if a value is not finite.
+    pub fn from_values(values: &[f64]) -> Option<Self> {
         if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
             return None;
         }
@@ -50,7 +50,7 @@ impl Summary {
     /// (Cochran, Sampling Techniques, 1977, §6.4).
     pub(crate) fn of_rates(rates: &[(f64, f64)]) -> Option<Self> {
         let each: Vec<f64> = rates.iter().map(|(amount, time)| amount / time).collect();
-        let spread = Self::of(&each)?;
+        let spread = Self::from_values(&each)?;
         let amounts: f64 = rates.iter().map(|(amount, _)| amount).sum();
         let times: f64 = rates.iter().map(|(_, time)| time).sum();
         let (rate, n) = (amounts / times, rates.len() as f64);
@@ -58,7 +58,7 @@ impl Summary {
             .iter()
             .map(|(amount, time)| (amount - rate * time) * n / times)
             .collect();
-        let differences = Self::of(&differences)?;
+        let differences = Self::from_values(&differences)?;
         Some(Self {
             mean: rate,
             deviation: differences.deviation,
@@ -68,28 +68,28 @@ impl Summary {
     }
 }
 
-/// How many single values are spread.
+/// Percentiles of single values. The unit is in the name of the field that holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
-pub struct Distribution {
-    /// How many values.
+pub struct ValueDistribution {
+    /// Number of values that it sums up.
     pub count: u64,
-    /// Their mean.
+    /// Arithmetic mean of the values.
     pub mean: f64,
-    /// The least.
+    /// Smallest of all the values.
     pub min: f64,
-    /// The median.
+    /// The median, interpolated between neighbours.
     pub p50: f64,
-    /// Nine of ten are not above it.
+    /// 90th percentile, interpolated between neighbours.
     pub p90: f64,
-    /// 99 of 100 are not above it.
+    /// 99th percentile, interpolated between neighbours.
     pub p99: f64,
-    /// The most.
+    /// Largest of all the values.
     pub max: f64,
 }
 
-impl Distribution {
-    /// Percentiles of some values; nothing where there are none, or where one is not a number.
-    pub fn of(values: &[f64]) -> Option<Self> {
+impl ValueDistribution {
+    /// `None` for an empty list, or if a value is not finite.
+    pub fn from_values(values: &[f64]) -> Option<Self> {
         if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
             return None;
         }
@@ -175,22 +175,22 @@ mod tests {
     /// are 16 − 8 × 1 = 8 and 16 − 8 × 3 = −8, over the mean time of 2 s ±4: s = √(32 ÷ 1) = 5.657.
     #[test]
     fn rates_are_sums_over_sums() {
-        let rate = Summary::of_rates(&[(16.0, 1.0), (16.0, 3.0)]).unwrap();
+        let rate = RepeatSummary::of_rates(&[(16.0, 1.0), (16.0, 3.0)]).unwrap();
         assert_eq!((rate.count, rate.mean), (2, 8.0));
         assert!((rate.deviation.unwrap() - 32_f64.sqrt()).abs() < 1e-12);
         assert!((rate.ci95_half_width.unwrap() - 12.706 * 4.0).abs() < 0.01);
         assert_eq!((rate.min, rate.max), (16.0 / 3.0, 16.0));
-        assert_eq!(Summary::of_rates(&[]), None);
-        assert_eq!(Summary::of_rates(&[(1.0, 0.0)]), None);
+        assert_eq!(RepeatSummary::of_rates(&[]), None);
+        assert_eq!(RepeatSummary::of_rates(&[(1.0, 0.0)]), None);
         // Times that are equal leave the mean.
-        let equal = Summary::of_rates(&[(10.0, 1.0), (12.0, 1.0), (14.0, 1.0)]);
-        assert_eq!(equal, Summary::of(&[10.0, 12.0, 14.0]));
+        let equal = RepeatSummary::of_rates(&[(10.0, 1.0), (12.0, 1.0), (14.0, 1.0)]);
+        assert_eq!(equal, RepeatSummary::from_values(&[10.0, 12.0, 14.0]));
     }
 
     /// 10, 12, 14: mean 12, squares 4 + 0 + 4, s = √(8 ÷ 2) = 2, half width 4.303 × 2 ÷ √3 = 4.968.
     #[test]
     fn three_repeats_by_hand() {
-        let summary = Summary::of(&[10.0, 12.0, 14.0]).unwrap();
+        let summary = RepeatSummary::from_values(&[10.0, 12.0, 14.0]).unwrap();
         assert_eq!((summary.count, summary.mean), (3, 12.0));
         assert_eq!(summary.deviation, Some(2.0));
         assert!((summary.ci95_half_width.unwrap() - 4.968).abs() < 1e-3);
@@ -199,19 +199,19 @@ mod tests {
 
     #[test]
     fn one_repeat_has_no_deviation_and_none_no_summary() {
-        let summary = Summary::of(&[7.0]).unwrap();
+        let summary = RepeatSummary::from_values(&[7.0]).unwrap();
         assert_eq!((summary.deviation, summary.ci95_half_width), (None, None));
-        assert_eq!(Summary::of(&[]), None);
-        assert_eq!(Summary::of(&[1.0, f64::NAN]), None);
+        assert_eq!(RepeatSummary::from_values(&[]), None);
+        assert_eq!(RepeatSummary::from_values(&[1.0, f64::NAN]), None);
     }
 
     /// 1…11: rank 0.9 × 10 = 9 is the tenth value; rank 0.99 × 10 = 9.9 lies 0.9 of the way from 10 to 11.
     #[test]
     fn percentiles_by_hand() {
         let values: Vec<f64> = (1..=11).rev().map(f64::from).collect();
-        let spread = Distribution::of(&values).unwrap();
+        let spread = ValueDistribution::from_values(&values).unwrap();
         assert_eq!((spread.p50, spread.p90), (6.0, 10.0));
         assert!((spread.p99 - 10.9).abs() < 1e-9);
-        assert_eq!(Distribution::of(&[5.0]).unwrap().p99, 5.0);
+        assert_eq!(ValueDistribution::from_values(&[5.0]).unwrap().p99, 5.0);
     }
 }

@@ -9,6 +9,8 @@ use llmprof_units::{Bytes, DType, Flops, stats::median};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::row_order::sort_descending_f64;
+
 /// Layers of one type together.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct LayerType {
@@ -56,7 +58,7 @@ pub fn engine_layers(
     device: Option<&Device>,
     run: String,
 ) -> EngineLayers {
-    times.sort_by(|a, b| b.average_ms.total_cmp(&a.average_ms));
+    sort_descending_f64(&mut times, |layer| layer.average_ms);
     let by_name: BTreeMap<&str, &Layer> = layers
         .iter()
         .map(|layer| (layer.name.as_str(), layer))
@@ -108,7 +110,7 @@ pub fn engine_layers(
         issues.push(issue.with("kind", of.kind.as_str()));
     }
     let mut types: Vec<LayerType> = types.into_values().collect();
-    types.sort_by(|a, b| b.average_ms.total_cmp(&a.average_ms));
+    sort_descending_f64(&mut types, |of_type| of_type.average_ms);
     let mut latencies: Vec<f64> = iterations.iter().map(|one| one.latency_ms).collect();
     EngineLayers {
         total_ms: times.iter().map(|time| time.average_ms).sum(),

@@ -1,9 +1,9 @@
 //! False alarms and misses of `llmprof compare`, as the documentation states them.
 
-#[path = "../examples/compare_trials/trials.rs"]
+#[path = "../../../xtask/src/compare_trials/trials.rs"]
 mod trials;
 
-use trials::{ROUNDS, Random, SLOWDOWNS, count, read};
+use trials::{ROUNDS, SLOWDOWNS, TrialRandom, count, read};
 
 const DOCUMENT: &str = include_str!("../../../docs/compare.md");
 
@@ -32,7 +32,7 @@ fn the_documented_shares_are_those_of_the_recorded_rounds() {
         ROUNDS[0],
         SLOWDOWNS[0],
         TRIALS,
-        &mut Random::default(),
+        &mut TrialRandom::default(),
     );
     let [
         faster,

@@ -41,10 +41,10 @@ fn table(file: &str) -> Vec<BTreeMap<String, String>> {
         .collect()
 }
 
-fn close(found: f64, expected: f64, what: &str) {
+fn close(measured: f64, expected: f64, what: &str) {
     assert!(
-        (found / expected - 1.0).abs() < 0.002,
-        "{what}: {found} where {expected} is expected"
+        (measured / expected - 1.0).abs() < 0.002,
+        "{what}: {measured} where {expected} is expected"
     );
 }
 

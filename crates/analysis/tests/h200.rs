@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use flate2::read::MultiGzDecoder;
-use llmprof_analysis::attribution::Reason;
+use llmprof_analysis::attribution::UnattributedReason;
 use llmprof_analysis::attribution::key_averages::key_averages;
 use llmprof_analysis::phases::PhaseSource;
 use llmprof_analysis::timeline::device_events::Class;
@@ -335,8 +335,9 @@ fn the_parts_hold_all_device_time() {
             assert_eq!(device.total.class(Class::Memset).events, totals.memsets);
         }
     }
-    let reasons: Vec<Reason> = nsys().unattributed.iter().map(|row| row.reason).collect();
-    assert_eq!(reasons, [Reason::NoOperatorsRecorded]);
+    let reasons: Vec<UnattributedReason> =
+        nsys().unattributed.iter().map(|row| row.reason).collect();
+    assert_eq!(reasons, [UnattributedReason::NoOperatorsRecorded]);
     assert_eq!(shapes().1.unattributed, []);
 }
 
@@ -410,7 +411,7 @@ fn occupancy_equals_nsight_computes() {
             shared_per_sm_bytes: Some(Bytes(number("launch__shared_mem_config_size") as u64)),
             ..device.clone()
         };
-        let limits = BlockLimits::of(needs, &given).expect("limits");
+        let limits = BlockLimits::from_needs(needs, &given).expect("limits");
         let truth = |name: &str| Some(number(&format!("launch__occupancy_limit_{name}")) as u64);
         assert_eq!(
             [
@@ -424,7 +425,7 @@ fn occupancy_equals_nsight_computes() {
             launch.kernel
         );
         let blocks = number("launch__grid_size") as u64;
-        let occupancy = Occupancy::of(blocks, needs, &device).expect("occupancy");
+        let occupancy = Occupancy::from_launch(blocks, needs, &device).expect("occupancy");
         let percent = number("sm__maximum_warps_per_active_cycle_pct");
         assert_eq!(occupancy.theoretical_pct, percent, "{}", launch.kernel);
         let waves = number("launch__waves_per_multiprocessor");

@@ -2,20 +2,20 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../examples/make_ranks/job.rs"]
+#[path = "../../../xtask/src/make_ranks/job.rs"]
 mod made;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use llmprof_analysis::analyze;
-use llmprof_analysis::ranks::job::{GroupKind, JobAnalysis, Reason};
+use llmprof_analysis::ranks::job::{GroupKind, JobAnalysis, LookAtReason};
 use llmprof_analysis::ranks::{RanksAnalysis, summarize};
 use llmprof_record::import::{self, Limits, Profile};
 use llmprof_record::rank_summary::{RankSummary, SummarySource};
 use llmprof_record::run::{RecordedTrace, RunRecord};
 use llmprof_record::trace::Trace;
-use made::{MadeJob, Template};
+use made::{MadeJob, RankTemplate};
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/public/ranks_dlrm")
@@ -45,7 +45,7 @@ fn analyzed(summaries: Vec<RankSummary>) -> RanksAnalysis {
 }
 
 fn made(job: &MadeJob) -> RanksAnalysis {
-    let template = Template::read(&fixtures().join("rank0.json.gz"));
+    let template = RankTemplate::read(&fixtures().join("rank0.json.gz"));
     let timeline = job.run(&template);
     let folder = tempfile::tempdir().unwrap();
     let summaries = (0..job.ranks).map(|rank| {
@@ -155,7 +155,28 @@ fn planted_faults_are_found_with_their_causes_and_no_others() {
     assert!((ratio - 2.5).abs() < 0.1, "{ratio}");
     let first: BTreeSet<u32> = job.look_at.iter().map(|found| found.rank).collect();
     assert_eq!(first, BTreeSet::from([8, 9, 11, 17, 22, 23, 29]));
-    assert!(matches!(job.look_at[0].reasons[0], Reason::Straggler(0)));
+    assert!(matches!(
+        job.look_at[0].reasons[0],
+        LookAtReason::Straggler(0)
+    ));
+}
+
+/// Over 15 steps of 7 ms, 20 ppm are 2 µs, of which ends of collectives show half a microsecond each.
+#[test]
+fn a_small_drift_of_a_clock_is_found() {
+    let planted = MadeJob {
+        steps: 15,
+        drifts: vec![(8, 20.0), (9, -20.0)],
+        ..sound()
+    };
+    for row in &made(&planted).ranks {
+        let drift = row.clock.drift_ppm;
+        match row.rank {
+            8 => assert!((drift - 20.0).abs() < 6.0, "{drift}"),
+            9 => assert!((drift + 20.0).abs() < 6.0, "{drift}"),
+            _ => assert_eq!(drift, 0.0, "rank {}", row.rank),
+        }
+    }
 }
 
 /// One step is enough to say which rank computes longest.
@@ -174,7 +195,7 @@ fn a_rank_that_computes_longer_is_one_to_look_at() {
     assert_eq!(job.steps.len(), 1);
     let found = job.look_at.iter().find(|found| found.rank == 11).unwrap();
     let longer = found.reasons.iter().find_map(|reason| match reason {
-        Reason::ComputesLonger(share) => Some(*share),
+        LookAtReason::ComputesLonger(share) => Some(*share),
         _ => None,
     });
     assert!(longer.is_some_and(|share| share > 0.3), "{found:?}");

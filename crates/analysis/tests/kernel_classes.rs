@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use flate2::read::GzDecoder;
-use llmprof_analysis::counters::{ClassRule, CountersAnalysis, KernelClass, LaunchRow};
+use llmprof_analysis::counters::{ClassRule, CountedLaunch, CountersAnalysis, KernelBottleneck};
 use llmprof_record::counters::{Level, Pipe};
 use llmprof_record::import::ncu_csv;
 use llmprof_theory::device::{Catalog, Engine};
@@ -16,14 +16,15 @@ fn fixture(path: &str) -> PathBuf {
 }
 
 /// Twenty kernels of DeepSeek-OCR on an RTX 5090.
-fn published() -> Vec<LaunchRow> {
+fn published() -> Vec<CountedLaunch> {
     let counters = ncu_csv::read_directory(&fixture("ancestor/ncu")).expect("directory");
     let device = Catalog::embedded().by_name("rtx_5090").expect("device");
-    let found = CountersAnalysis::of(&counters, None, Some(&device), ClassRule::default());
+    let found =
+        CountersAnalysis::from_counters(&counters, None, Some(&device), ClassRule::default());
     found.launches
 }
 
-fn row<'a>(rows: &'a [LaunchRow], number: &str) -> &'a LaunchRow {
+fn row<'a>(rows: &'a [CountedLaunch], number: &str) -> &'a CountedLaunch {
     let prefix = format!("kernel_{number}_");
     let found = rows.iter().find(|row| row.report.starts_with(&prefix));
     found.unwrap_or_else(|| panic!("kernel {number}"))
@@ -33,28 +34,28 @@ fn row<'a>(rows: &'a [LaunchRow], number: &str) -> &'a LaunchRow {
 #[test]
 fn the_device_is_inferred() {
     let mut counters = ncu_csv::read_directory(&fixture("ancestor/ncu")).expect("directory");
-    let found = CountersAnalysis::of(&counters, None, None, ClassRule::default());
+    let found = CountersAnalysis::from_counters(&counters, None, None, ClassRule::default());
     assert_eq!(found.device.as_deref(), Some("rtx_5090"));
     assert_eq!(found.launches, published());
     // Another chip of that generation is in no list: kernels with tensor work have no FLOP rate, and are not called idle.
     for launch in &mut counters.launches {
         launch.compute_capability = "12.9".to_owned();
     }
-    let found = CountersAnalysis::of(&counters, None, None, ClassRule::default());
+    let found = CountersAnalysis::from_counters(&counters, None, None, ClassRule::default());
     assert_eq!(found.device, None);
     let gemm = row(&found.launches, "0005");
     assert_eq!((gemm.used.lacks_peak, gemm.used.flops_pct), (true, None));
     let wrong = found
         .launches
         .iter()
-        .filter(|row| row.used.lacks_peak && row.class == KernelClass::LatencyBound);
+        .filter(|row| row.used.lacks_peak && row.class == KernelBottleneck::LatencyBound);
     assert_eq!(wrong.count(), 0);
 }
 
 /// 43,520 FFMA operations a cycle are 170 SMs of 128 lanes.
 #[test]
 fn classes_follow_the_busiest_unit_and_the_grid() {
-    use KernelClass::*;
+    use KernelBottleneck::*;
     let rows = published();
     assert_eq!(rows.len(), 20);
     let expected = [
@@ -165,9 +166,9 @@ fn a_full_page_has_every_quantity() {
     let file = File::open(fixture("h200/ncu/decode_raw.csv.gz")).expect("fixture");
     GzDecoder::new(file).read_to_end(&mut bytes).expect("gzip");
     let counters = ncu_csv::read(&bytes, "raw").expect("page");
-    let found = CountersAnalysis::of(&counters, None, None, ClassRule::default());
+    let found = CountersAnalysis::from_counters(&counters, None, None, ClassRule::default());
     for row in &found.launches {
-        assert_ne!(row.class, KernelClass::Unknown, "{}", row.kernel);
+        assert_ne!(row.class, KernelBottleneck::Unknown, "{}", row.kernel);
         assert_eq!(row.fill.sms, Some(132));
         let levels: Vec<Level> = row.levels.iter().map(|level| level.level).collect();
         assert_eq!(levels, [Level::Dram, Level::L2, Level::L1]);
@@ -181,7 +182,8 @@ fn a_full_page_has_every_quantity() {
         );
         assert!(!row.occupancy_limiters.is_empty());
     }
-    let has_work = |row: &&LaunchRow| row.pipes.iter().any(|pipe| pipe.peak_flops_per_s.is_some());
+    let has_work =
+        |row: &&CountedLaunch| row.pipes.iter().any(|pipe| pipe.peak_flops_per_s.is_some());
     assert!(found.launches.iter().filter(has_work).count() > 0);
 }
 
@@ -193,7 +195,7 @@ fn quantities_are_those_of_the_page() {
     let file = File::open(fixture("h200/ncu/decode_raw.csv.gz")).expect("fixture");
     GzDecoder::new(file).read_to_end(&mut bytes).expect("gzip");
     let counters = ncu_csv::read(&bytes, "raw").expect("page");
-    let found = CountersAnalysis::of(&counters, None, None, ClassRule::default());
+    let found = CountersAnalysis::from_counters(&counters, None, None, ClassRule::default());
     let launch = |id: u64| {
         let row = found.launches.iter().find(|row| row.id == id);
         row.unwrap_or_else(|| panic!("launch {id}"))
@@ -278,7 +280,7 @@ fn the_last_wave_leaves_a_tail() {
                 \"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\",\"\"\n\
                 \"0\",\"1\",\"p\",\"h\",\"gemm\",\"1\",\"7\",\"(32, 1, 1)\",\"(330, 1, 1)\",\"0\",\"9.0\",\"2.5\"\n";
     let counters = ncu_csv::read(page.as_bytes(), "raw").expect("page");
-    let found = CountersAnalysis::of(&counters, None, None, ClassRule::default());
+    let found = CountersAnalysis::from_counters(&counters, None, None, ClassRule::default());
     let fill = found.launches[0].fill;
     assert_eq!((fill.blocks, fill.waves), (Some(330), Some(2.5)));
     assert!((fill.tail_share.expect("tail") - 1.0 / 6.0).abs() < 1e-12);
@@ -289,7 +291,7 @@ fn the_last_wave_leaves_a_tail() {
 #[test]
 fn the_published_classes_follow_from_the_published_rule() {
     let rows = published();
-    let published_class = |row: &LaunchRow| {
+    let published_class = |row: &CountedLaunch| {
         let sm = row.percentage("sm_throughput_pct").expect("SM");
         let dram = row.percentage("dram_throughput_pct").expect("DRAM");
         match sm - dram {
@@ -303,14 +305,14 @@ fn the_published_classes_follow_from_the_published_rule() {
         ("memory", 9, [9.38, 34.23, 9.67]),
         ("balanced", 7, [12.25, 12.62, 39.75]),
     ];
-    let duration = |row: &LaunchRow| row.duration_ns.expect("duration").0 as f64 / 1e3;
+    let duration = |row: &CountedLaunch| row.duration_ns.expect("duration").0 as f64 / 1e3;
     for (class, count, means) in expected {
-        let own: Vec<&LaunchRow> = rows
+        let own: Vec<&CountedLaunch> = rows
             .iter()
             .filter(|row| published_class(row) == class)
             .collect();
         assert_eq!(own.len(), count, "{class}");
-        let mean = |value: &dyn Fn(&LaunchRow) -> f64| {
+        let mean = |value: &dyn Fn(&CountedLaunch) -> f64| {
             own.iter().map(|row| value(row)).sum::<f64>() / count as f64
         };
         let found = [

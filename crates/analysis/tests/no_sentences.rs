@@ -37,7 +37,12 @@ fn model() -> Model {
 }
 
 /// Sentences of a document, each with the path of its key.
-fn sentences(value: &Value, key: &str, is_name: &dyn Fn(&str) -> bool, found: &mut Vec<String>) {
+fn collect_sentences(
+    value: &Value,
+    key: &str,
+    is_name: &dyn Fn(&str) -> bool,
+    texts: &mut Vec<String>,
+) {
     match value {
         Value::String(text) => {
             let words = text.split_whitespace().filter(|word| {
@@ -45,18 +50,18 @@ fn sentences(value: &Value, key: &str, is_name: &dyn Fn(&str) -> bool, found: &m
                 letters.count() > 1
             });
             if words.count() > MOST_WORDS && !is_name(text) {
-                found.push(format!("{key}: {text}"));
+                texts.push(format!("{key}: {text}"));
             }
         }
         Value::Array(values) => {
             for value in values {
-                sentences(value, key, is_name, found);
+                collect_sentences(value, key, is_name, texts);
             }
         }
         Value::Object(values) => {
             for (name, value) in values {
                 if !OF_OTHERS.contains(&name.as_str()) {
-                    sentences(value, &format!("{key}/{name}"), is_name, found);
+                    collect_sentences(value, &format!("{key}/{name}"), is_name, texts);
                 }
             }
         }
@@ -69,14 +74,14 @@ fn assert_none(name: &str, subject: Option<(&Model, &Workload)>, device: Option<
     let device = device.map(|device| Catalog::embedded().by_name(device).expect("a device"));
     let analysis = analyze(&record(&trace, subject), device.as_ref()).expect("an analysis");
     let json = serde_json::to_value(&analysis).expect("numbers are finite");
-    let mut found = Vec::new();
+    let mut texts = Vec::new();
     // Kernels have their names, and shorter ones that are made of them.
     let is_name = |text: &str| {
         let is_template = text.contains('<') || text.contains('(') || text.contains("::");
         is_template || trace.strings.find(text).is_some()
     };
-    sentences(&json, "", &is_name, &mut found);
-    assert!(found.is_empty(), "{name}: {found:#?}");
+    collect_sentences(&json, "", &is_name, &mut texts);
+    assert!(texts.is_empty(), "{name}: {texts:#?}");
     assert!(!analysis.findings.is_empty() && !analysis.assumptions.is_empty());
 }
 

@@ -46,9 +46,9 @@ fn ms(ns: i64) -> f64 {
     ns as f64 / 1e6
 }
 
-fn close(found: f64, expected: f64) {
-    let error = (found / expected - 1.0).abs();
-    assert!(error < 0.001, "{found} where {expected} is expected");
+fn close(measured: f64, expected: f64) {
+    let error = (measured / expected - 1.0).abs();
+    assert!(error < 0.001, "{measured} where {expected} is expected");
 }
 
 #[test]
@@ -111,10 +111,10 @@ fn steps_of_servers_last_as_long_as_the_device_works() {
     ] {
         let analysis = analyzed(name);
         let waterfall = &step(&analysis).waterfall;
-        let near = |found: f64, expected: f64| {
+        let near = |measured: f64, expected: f64| {
             assert!(
-                (found / expected - 1.0).abs() < 0.005,
-                "{name}: {found} where {expected} is expected"
+                (measured / expected - 1.0).abs() < 0.005,
+                "{name}: {measured} where {expected} is expected"
             );
         };
         near(ms(waterfall.wall_ns.0), wall);
@@ -343,11 +343,11 @@ fn phases_and_their_windows_are_those_of_the_device() {
     }
     for (name, phase, count, wall, busy) in expected {
         let analysis = analyzed(&name);
-        let found = step(&analysis);
-        let instances = found.traced.as_ref().unwrap().instances.len();
-        assert_eq!((found.name(), instances), (phase, count), "{name}");
-        close(ms(found.waterfall.wall_ns.0), wall);
-        close(ms(found.waterfall.busy_ns.0), busy);
+        let step_phase = step(&analysis);
+        let instances = step_phase.traced.as_ref().unwrap().instances.len();
+        assert_eq!((step_phase.name(), instances), (phase, count), "{name}");
+        close(ms(step_phase.waterfall.wall_ns.0), wall);
+        close(ms(step_phase.waterfall.busy_ns.0), busy);
     }
     let analysis = analyzed("nsys_2gpu/report.sqlite.gz");
     let phases = analysis.phases.iter().map(|phase| {

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use llmprof_analysis::findings::Conclusion;
-use llmprof_analysis::ranks::{MatchedBy, RankRow, RanksAnalysis, lanes};
+use llmprof_analysis::ranks::{MatchedBy, RankRow, RanksAnalysis, rank_lanes};
 use llmprof_analysis::{Analysis, analyze};
 use llmprof_record::import::{self, Limits, Profile};
 use llmprof_record::run::RunRecord;
@@ -141,7 +141,7 @@ fn a_published_job_of_eight_ranks() {
 #[test]
 fn parts_are_those_of_the_single_analysis() {
     let record = recorded((0..2).map(read).collect());
-    let lanes = lanes(&record).expect("two ranks");
+    let lanes = rank_lanes(&record).expect("two ranks");
     for (index, lane) in lanes.lanes.iter().enumerate() {
         let alone = RunRecord {
             traces: vec![record.traces[index].clone()],
@@ -481,4 +481,36 @@ fn a_rank_waits_once_at_collectives_that_run_at_once() {
     assert!(job.on_host);
     let blamed: Vec<u32> = job.stragglers.iter().map(|one| one.rank).collect();
     assert_eq!(blamed, [1]);
+}
+
+/// Two ranks exchange what a pipeline needs: no sequence counts it, and its time is told all the same.
+#[test]
+fn transfers_of_a_rank_alone_are_in_its_sums() {
+    let mut builder = TraceBuilder::default();
+    let kernel = builder.intern("ncclDevKernel_SendRecv");
+    let [send, all_reduce] = ["send", "all_reduce"].map(|name| builder.intern(name));
+    for (number, name) in [send, send, all_reduce, send].into_iter().enumerate() {
+        let correlation = number as u32 + 1;
+        let start = 1_000 * number as i64;
+        builder.kernels.push(Kernel {
+            start,
+            duration: 500,
+            name: kernel,
+            correlation,
+            ..Kernel::default()
+        });
+        builder.collectives.push(Collective {
+            start,
+            name,
+            correlation,
+            group_size: 2,
+            ..Collective::default()
+        });
+    }
+    let analysis = analyze(&recorded(vec![builder.finish()]), None).unwrap();
+    let sums = analysis.collectives.iter();
+    let sums: Vec<_> = sums
+        .map(|row| (row.kind.name(), row.calls, row.time_ns.0))
+        .collect();
+    assert_eq!(sums, [("send/receive", 3, 1_500), ("all_reduce", 1, 500)]);
 }

@@ -5,7 +5,7 @@ use crate::record;
 use std::path::Path;
 
 use llmprof_analysis::assumption::Assumption;
-use llmprof_analysis::trace::scaled::{Estimate, scaled};
+use llmprof_analysis::trace::scaled::{Estimate, scale_slices};
 use llmprof_analysis::{PhaseAnalysis, analyze};
 use llmprof_record::import::{self, Limits, Profile};
 use llmprof_record::run::RunPhase;
@@ -44,7 +44,7 @@ fn holds(estimate: Estimate, value: f64) -> bool {
 
 #[test]
 fn the_interval_of_slices_holds_what_a_whole_capture_gives() {
-    let scaled = scaled(&slices()).unwrap();
+    let scaled = scale_slices(&slices()).unwrap();
     assert_eq!(scaled.step.as_deref(), Some("decode_step"));
     assert_eq!((scaled.units, scaled.sampled), (160, 25));
     assert_eq!(scaled.kernels.value, STEPS * KERNELS_A_STEP);
@@ -79,7 +79,7 @@ fn whole_steps_are_judged_and_what_lies_between_slices_is_not_idle() {
     assert_eq!(causes[0].name, "host_busy");
     assert!(causes.iter().all(|cause| cause.name != "unrecorded"));
     let timeline = analysis.timeline.unwrap();
-    assert_eq!(timeline.scaled, scaled(&slices()));
+    assert_eq!(timeline.scaled, scale_slices(&slices()));
 }
 
 /// The constants were counted with Python from the wire file (docs/wire-format.md).
@@ -121,7 +121,7 @@ fn without_ranges_the_pattern_gives_what_a_step_holds() {
         }
     }
     trace.ranges = kept;
-    let scaled = scaled(&trace).unwrap();
+    let scaled = scale_slices(&trace).unwrap();
     assert_eq!((scaled.step.as_deref(), scaled.sampled), (None, 25));
     let steps = scaled.pattern.unwrap();
     assert_eq!(steps.usual_kernels, 1006);
@@ -138,7 +138,7 @@ fn without_ranges_the_pattern_gives_what_a_step_holds() {
 /// 1093 kernels and 240.1 ms of kernels a prefill.
 #[test]
 fn a_host_that_catches_up_in_slices_does_not_count_for_more_steps() {
-    let scaled = scaled(&fixture("prefill_slices")).unwrap();
+    let scaled = scale_slices(&fixture("prefill_slices")).unwrap();
     let steps = scaled.pattern.unwrap();
     assert_eq!(steps.kernels.value, 1093.0);
     assert!(
@@ -161,7 +161,7 @@ fn a_host_that_catches_up_in_slices_does_not_count_for_more_steps() {
 #[test]
 fn slices_that_are_shorter_than_steps_count_their_parts() {
     let trace = fixture("streams_slices");
-    let scaled = scaled(&trace).unwrap();
+    let scaled = scale_slices(&trace).unwrap();
     let steps = scaled.pattern.unwrap();
     assert_eq!(steps.kernels.value, 1093.0);
     for all in [208.0, 214.0] {
@@ -319,7 +319,7 @@ fn intervals_hold_the_truth_as_often_as_they_say() {
     let (mut steps, mut total, mut a_step) = (0, 0, 0);
     for seed in 1..=RUNS {
         let (trace, truth) = recorded(seed);
-        let scaled = scaled(&trace).unwrap();
+        let scaled = scale_slices(&trace).unwrap();
         let pattern = scaled.pattern.as_ref().unwrap();
         steps += u32::from(holds(pattern.steps, truth.steps));
         total += u32::from(holds(scaled.kernel_time_ns, truth.kernel_time_ns));
@@ -358,7 +358,7 @@ fn of_bursts(seed: u64) -> Option<f64> {
             }
         }
     }
-    let found = scaled(&program.finish())?.pattern?.steps.value;
+    let found = scale_slices(&program.finish())?.pattern?.steps.value;
     Some(found / steps)
 }
 

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
-use llmprof_analysis::counters::KernelClass;
+use llmprof_analysis::counters::KernelBottleneck;
 use llmprof_analysis::{Analysis, analyze};
 use llmprof_record::import::{self, Limits, Profile};
 use llmprof_record::run::RunRecord;
@@ -176,7 +176,7 @@ fn dram_bytes_of_a_step_are_the_weights() {
         .iter()
         .find(|row| row.kernel.contains("384x8"));
     let head = head.expect("head");
-    assert_eq!(head.class, KernelClass::MemoryBound);
+    assert_eq!(head.class, KernelBottleneck::MemoryBound);
     assert_eq!(head.operators, ["lm_head"]);
     let places: Vec<&str> = counted
         .launches
@@ -205,14 +205,17 @@ fn without_counters_the_page_is_derived() {
         .iter()
         .find(|row| row.operator.ends_with("lm_head") && row.phase == "decode");
     let head = head.expect("head");
-    assert_eq!(head.class, KernelClass::MemoryBound);
+    assert_eq!(head.class, KernelBottleneck::MemoryBound);
     // By counters DRAM is at 84 % with cold caches.
     assert!((60.0..100.0).contains(&head.dram_pct), "{}", head.dram_pct);
     let narrow = derived
         .rows
         .iter()
         .find(|row| row.operator.ends_with("k_proj") && row.phase == "decode");
-    assert_eq!(narrow.expect("k_proj").class, KernelClass::LatencyBound);
+    assert_eq!(
+        narrow.expect("k_proj").class,
+        KernelBottleneck::LatencyBound
+    );
     let plan = record.plan.as_mut().expect("plan");
     plan.pipeline.ncu.enable = Some(false);
     assert_eq!(analyzed(&record).derived_kernels, None);

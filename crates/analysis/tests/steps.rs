@@ -50,12 +50,12 @@ fn without_ranges(trace: &mut Trace) -> Vec<Range> {
 }
 
 fn named<'a>(trace: &Trace, ranges: &'a [Range], name: &str) -> Vec<&'a Range> {
-    let mut found: Vec<&Range> = ranges
+    let mut named: Vec<&Range> = ranges
         .iter()
         .filter(|range| trace.text(range.name) == name)
         .collect();
-    found.sort_by_key(|range| range.start);
-    found
+    named.sort_by_key(|range| range.start);
+    named
 }
 
 /// How many steps begin in a range.
@@ -68,8 +68,8 @@ fn begun(pattern: &StepPattern, range: &Range) -> usize {
         .count()
 }
 
-fn counts(found: Option<&StepPatterns>) -> Vec<(u64, u64)> {
-    let patterns = found.iter().flat_map(|found| &found.patterns);
+fn counts(repeated: Option<&StepPatterns>) -> Vec<(u64, u64)> {
+    let patterns = repeated.iter().flat_map(|repeated| &repeated.patterns);
     patterns
         .map(|pattern| (pattern.steps, pattern.kernels))
         .collect()
@@ -85,9 +85,9 @@ fn steps_in_slices_are_those_that_ranges_show() {
         .rows()
         .map(|slice| (slice.start, slice.start + slice.duration))
         .collect();
-    let found = step_patterns(&trace).unwrap();
-    assert_eq!(counts(Some(&found)), [(25, 1006)]);
-    let pattern = &found.patterns[0];
+    let repeated = step_patterns(&trace).unwrap();
+    assert_eq!(counts(Some(&repeated)), [(25, 1006)]);
+    let pattern = &repeated.patterns[0];
     assert_eq!(pattern.equal, 25);
     let steps = named(&trace, &ranges, "decode_step");
     assert_eq!(steps.len(), 160);
@@ -105,14 +105,14 @@ fn steps_in_slices_are_those_that_ranges_show() {
 fn steps_lie_in_the_ranges_of_their_phase() {
     let mut trace = fixture("nsys/qwen05.sqlite.gz");
     let ranges = without_ranges(&mut trace);
-    let found = step_patterns(&trace).unwrap();
-    assert_eq!(counts(Some(&found)), [(8, 1006), (2, 1006)]);
-    assert_eq!(found.unlike, 0);
+    let repeated = step_patterns(&trace).unwrap();
+    assert_eq!(counts(Some(&repeated)), [(8, 1006), (2, 1006)]);
+    assert_eq!(repeated.unlike, 0);
     for (name, in_each) in [("decode", [4, 0]), ("prefill", [0, 1])] {
         let phases = named(&trace, &ranges, name);
         assert_eq!(phases.len(), 2);
         for phase in phases {
-            let begun = [0, 1].map(|pattern| begun(&found.patterns[pattern], phase));
+            let begun = [0, 1].map(|pattern| begun(&repeated.patterns[pattern], phase));
             assert_eq!(begun, in_each, "{name}");
         }
     }
@@ -133,12 +133,12 @@ fn ranges_of_steps_are_believed() {
 
 #[test]
 fn a_prefill_and_eight_steps_of_kineto() {
-    let found = step_patterns(&fixture("torch_shapes.json.gz")).unwrap();
-    assert_eq!(counts(Some(&found)), [(8, 1006)]);
-    assert_eq!(found.unlike, 1);
+    let repeated = step_patterns(&fixture("torch_shapes.json.gz")).unwrap();
+    assert_eq!(counts(Some(&repeated)), [(8, 1006)]);
+    assert_eq!(repeated.unlike, 1);
     // Two steps say too little for figures.
-    let found = step_patterns(&fixture("torch_full.json.gz"));
-    assert_eq!(counts(found.as_ref()), []);
+    let repeated = step_patterns(&fixture("torch_full.json.gz"));
+    assert_eq!(counts(repeated.as_ref()), []);
 }
 
 /// Each launch of a graph is a step; the last one, which the end of the file cut, is none.
@@ -155,9 +155,9 @@ fn whole_launches_of_a_graph_are_steps() {
         .into_values()
         .filter(|sums| sums.0 == 1099)
         .collect();
-    let found = step_patterns(&trace).unwrap();
-    assert_eq!(counts(Some(&found)), [(whole.len() as u64, 1099)]);
-    let pattern = &found.patterns[0];
+    let repeated = step_patterns(&trace).unwrap();
+    assert_eq!(counts(Some(&repeated)), [(whole.len() as u64, 1099)]);
+    let pattern = &repeated.patterns[0];
     assert_eq!((pattern.launches, whole.len()), (1, 28));
     let mean = whole.iter().map(|sums| sums.1).sum::<i64>() as f64 / whole.len() as f64;
     assert!((pattern.kernel_time_ns.mean - mean).abs() < 1.0);
@@ -171,8 +171,8 @@ fn whole_launches_of_a_graph_are_steps() {
 /// The first step of this loop waits 310 ms, the others hardly at all: idle is that of a step as the median wall is.
 #[test]
 fn a_step_that_waited_long_does_not_speak_for_the_others() {
-    let found = step_patterns(&fixture("cupti/cupy.wire.gz")).unwrap();
-    let pattern = &found.patterns[0];
+    let repeated = step_patterns(&fixture("cupti/cupy.wire.gz")).unwrap();
+    let pattern = &repeated.patterns[0];
     assert_eq!(pattern.steps, 20);
     assert!(pattern.usual_kernel_time_ns <= pattern.wall_ns.p50);
     let typical = 1.0 - pattern.usual_kernel_time_ns / pattern.wall_ns.p50;
@@ -278,9 +278,9 @@ fn prefills_between_launches_of_a_graph_are_a_pattern() {
             script.at += 100_000;
         }
     }
-    let found = step_patterns(&script.finish()).unwrap();
-    assert_eq!(counts(Some(&found)), [(40, 40), (5, 50)]);
-    assert_eq!(found.patterns[0].launches, 1);
+    let repeated = step_patterns(&script.finish()).unwrap();
+    assert_eq!(counts(Some(&repeated)), [(40, 40), (5, 50)]);
+    assert_eq!(repeated.patterns[0].launches, 1);
 }
 
 /// Two threads launch at the same time: each has its own steps.
@@ -295,9 +295,12 @@ fn each_thread_has_its_steps() {
         }
     }
     let mut trace = script.finish();
-    let found = step_patterns(&trace).unwrap();
-    assert_eq!(counts(Some(&found)), [(20, 30), (20, 15)]);
-    assert_ne!(found.patterns[0].launched_by, found.patterns[1].launched_by);
+    let repeated = step_patterns(&trace).unwrap();
+    assert_eq!(counts(Some(&repeated)), [(20, 30), (20, 15)]);
+    assert_ne!(
+        repeated.patterns[0].launched_by,
+        repeated.patterns[1].launched_by
+    );
 
     // That with more of the device's time comes first, not that with more kernels.
     let mut kernels = Kernels::default();
@@ -309,8 +312,8 @@ fn each_thread_has_its_steps() {
         });
     }
     trace.kernels = kernels;
-    let found = step_patterns(&trace);
-    assert_eq!(counts(found.as_ref()), [(20, 15), (20, 30)]);
+    let repeated = step_patterns(&trace);
+    assert_eq!(counts(repeated.as_ref()), [(20, 15), (20, 30)]);
 }
 
 /// Where a tool recorded no calls, kernels of a stream follow each other by when they began.
@@ -318,9 +321,13 @@ fn each_thread_has_its_steps() {
 fn without_calls_streams_have_steps() {
     let mut trace = fixture("torch_shapes.json.gz");
     trace.hosts = Hosts::default();
-    let found = step_patterns(&trace).unwrap();
-    assert_eq!(counts(Some(&found)), [(8, 1006)]);
-    assert!(found.patterns[0].launched_by.starts_with("GPU 0, stream"));
+    let repeated = step_patterns(&trace).unwrap();
+    assert_eq!(counts(Some(&repeated)), [(8, 1006)]);
+    assert!(
+        repeated.patterns[0]
+            .launched_by
+            .starts_with("GPU 0, stream")
+    );
 }
 
 /// One forward pass each, with and without the ranges that say so: 24 layers of Qwen1.5-0.5B, without those of the pass before;
@@ -339,8 +346,8 @@ fn layers_of_one_pass_are_no_steps() {
             if !with_ranges {
                 without_ranges(&mut trace);
             }
-            let found = step_patterns(&trace);
-            assert_eq!(counts(found.as_ref()), [], "{name}");
+            let repeated = step_patterns(&trace);
+            assert_eq!(counts(repeated.as_ref()), [], "{name}");
         }
     }
     for name in ["ranks_dlrm/rank1.json.gz", "training_hta/trace.json.gz"] {
@@ -383,11 +390,11 @@ fn trace_of(program: &Program) -> Trace {
 
 fn verdict(shape: programs::Shape, seed: u64) -> (Verdict, String) {
     let program = program(shape, seed);
-    let found = step_patterns(&trace_of(&program)).unwrap_or_default();
+    let repeated = step_patterns(&trace_of(&program)).unwrap_or_default();
     let starts = |pattern: &StepPattern| pattern.start_ns.iter().map(|start| start.0).collect();
-    let steps: Vec<Vec<i64>> = found.patterns.iter().map(starts).collect();
+    let steps: Vec<Vec<i64>> = repeated.patterns.iter().map(starts).collect();
     let verdict = judge(&program, &steps);
-    (verdict, format!("{:?}", counts(Some(&found))))
+    (verdict, format!("{:?}", counts(Some(&repeated))))
 }
 
 /// Programs of ten shapes, of which none is wrongly read, and nine in ten rightly; of the others nothing is said.
@@ -396,8 +403,8 @@ fn programs_of_many_shapes_are_read_rightly_or_not_at_all() {
     let (mut right, mut all) = (0, 0);
     for shape in SHAPES {
         for seed in 1001..1004 {
-            let (verdict, found) = verdict(shape, seed);
-            assert_ne!(verdict, Verdict::Wrong, "{shape:?} {seed}: {found}");
+            let (verdict, shown) = verdict(shape, seed);
+            assert_ne!(verdict, Verdict::Wrong, "{shape:?} {seed}: {shown}");
             right += u32::from(verdict == Verdict::Right);
             all += 1;
         }
@@ -412,10 +419,10 @@ fn programs_that_no_rule_was_written_by() {
     let (mut right, mut wrong, mut all) = (0, Vec::new(), 0);
     for shape in SHAPES {
         for seed in 700_000..700_100 {
-            let (verdict, found) = verdict(shape, seed);
+            let (verdict, shown) = verdict(shape, seed);
             match verdict {
                 Verdict::Right => right += 1,
-                Verdict::Wrong => wrong.push(format!("{shape:?} {seed}: {found}")),
+                Verdict::Wrong => wrong.push(format!("{shape:?} {seed}: {shown}")),
                 Verdict::Abstained => {}
             }
             all += 1;
@@ -443,7 +450,7 @@ fn a_single_forward_pass_has_no_steps() {
     assert_eq!(step_patterns(&trace), None);
 }
 
-/// A made language model.
+/// A synthetic language model and the requests that it answers.
 #[derive(Clone, Debug)]
 struct Shape {
     layer: Vec<usize>,
@@ -567,8 +574,8 @@ proptest! {
     #[test]
     fn steps_are_found_where_they_began(shape in shape()) {
         let (trace, decodes, prefills) = play(&shape);
-        let found = step_patterns(&trace).expect("steps");
-        let pattern = &found.patterns[0];
+        let repeated = step_patterns(&trace).expect("steps");
+        let pattern = &repeated.patterns[0];
         let starts = &pattern.start_ns;
         prop_assert!(starts.iter().all(|start| decodes.contains(&start.0)), "{:?} of {:?}", &starts[..starts.len().min(12)], &decodes[..decodes.len().min(12)]);
         prop_assert_eq!(starts.len(), decodes.len());
@@ -577,7 +584,7 @@ proptest! {
             prop_assert_eq!(pattern.kernels, kernels as u64);
             prop_assert_eq!(pattern.equal, pattern.steps);
         }
-        if let Some(other) = found.patterns.get(1) {
+        if let Some(other) = repeated.patterns.get(1) {
             prop_assert!(other.start_ns.iter().all(|start| prefills.contains(&start.0)));
         }
     }
@@ -604,9 +611,9 @@ proptest! {
             slices.iter().any(|&(from, to)| from <= start && last < to)
         };
         let whole: Vec<i64> = decodes.iter().copied().filter(|&start| inside(start)).collect();
-        let found = step_patterns(&trace);
-        if let Some(found) = &found {
-            let starts = &found.patterns[0].start_ns;
+        let repeated = step_patterns(&trace);
+        if let Some(repeated) = &repeated {
+            let starts = &repeated.patterns[0].start_ns;
             prop_assert!(starts.iter().all(|start| whole.contains(&start.0)), "{:?} of {:?}", starts, whole);
             prop_assert!(10 * starts.len() >= 9 * whole.len(), "{} of {}", starts.len(), whole.len());
         } else {
@@ -621,7 +628,7 @@ proptest! {
         for kernel in kernels {
             script.launch(kernel % kinds);
         }
-        let found = step_patterns(&script.finish());
-        prop_assert_eq!(found, None);
+        let repeated = step_patterns(&script.finish());
+        prop_assert_eq!(repeated, None);
     }
 }

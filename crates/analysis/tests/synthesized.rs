@@ -4,7 +4,7 @@ use crate::record;
 
 use std::path::Path;
 
-use llmprof_analysis::attribution::Reason;
+use llmprof_analysis::attribution::UnattributedReason;
 use llmprof_analysis::phases::PhaseSource;
 use llmprof_analysis::timeline::device_events::Class;
 use llmprof_analysis::trace::TraceAnalysis;
@@ -181,10 +181,17 @@ fn a_gap_is_split_piece_by_piece() {
         (20, 50, 20)
     );
     assert_eq!(idle.total_ns().0, 90);
-    let longest = &analysis.devices[0].host_operators[0];
+    let times = analysis.devices[0].host_operators.iter();
+    let times: Vec<_> = times
+        .map(|row| (row.operator.as_deref(), row.idle_ns.0))
+        .collect();
     assert_eq!(
-        (longest.operator.as_deref(), longest.idle_ns.0),
-        (Some("aten::topk"), 50)
+        times,
+        [
+            (Some("aten::topk"), 36),
+            (Some("aten::item"), 10),
+            (None, 4)
+        ]
     );
     let delay = analysis.devices[0]
         .queueing
@@ -285,9 +292,9 @@ fn what_has_no_origin_has_a_reason() {
     assert_eq!(
         reasons,
         [
-            (Reason::NoCorrelation, 10),
-            (Reason::CallNotRecorded, 10),
-            (Reason::OutsideOperators, 10)
+            (UnattributedReason::NoCorrelation, 10),
+            (UnattributedReason::CallNotRecorded, 10),
+            (UnattributedReason::OutsideOperators, 10)
         ]
     );
     assert_eq!(analysis.totals.attributed_ns.0, 10);

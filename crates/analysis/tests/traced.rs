@@ -132,7 +132,12 @@ fn operators_of_the_host_are_matched_by_module() {
     let prefill = analysis.phase(RunPhase::Prefill).unwrap();
     assert_eq!(prefill.matched_calls as usize, per_step(&model));
     // Time without an operator of a host that a profiler recorded has no cause.
-    assert!(!analysis.findings.iter().any(|found| found.code == "idle"));
+    assert!(
+        !analysis
+            .findings
+            .iter()
+            .any(|finding| finding.code == "idle")
+    );
     assert_ne!(decode.class.class, Some(PhaseClass::HostBound));
 }
 
@@ -165,8 +170,8 @@ fn a_workload_that_launches_contradict_is_an_issue() {
         analyze(&record, Some(&h200)).unwrap()
     };
     let issue_of = |analysis: &Analysis| {
-        let mut found = analysis.issues.iter();
-        found
+        let mut issues = analysis.issues.iter();
+        issues
             .find(|issue| issue.code.as_str() == "run.other_steps")
             .cloned()
     };
@@ -202,7 +207,7 @@ fn a_trace_of_an_unknown_model_has_a_waterfall_without_rooflines() {
         analysis
             .findings
             .iter()
-            .any(|found| found.code == "launch_bound" && found.gain.is_some())
+            .any(|finding| finding.code == "launch_bound" && finding.gain.is_some())
     );
 }
 
@@ -227,7 +232,12 @@ fn without_a_model_nothing_is_said_of_what_it_needs() {
         let most = of_trace.times.calls;
         assert!(calls <= most, "{name}: {calls} calls of {most}");
     }
-    assert!(analysis.findings.iter().all(|found| found.code != "extra"));
+    assert!(
+        analysis
+            .findings
+            .iter()
+            .all(|finding| finding.code != "extra")
+    );
     let tool = Some("kineto".to_owned());
     let expected = [
         Assumption::MultiplyAdd,
@@ -698,8 +708,8 @@ fn waits_for_new_lengths_are_separate_from_idle_time() {
     let lengths = decode.traced.as_ref().unwrap().new_lengths.unwrap();
     assert_eq!(lengths.waits, 2);
     let finding = |code: &str| {
-        let mut found = analysis.findings.iter();
-        found.find(|finding| finding.code == code)
+        let mut findings = analysis.findings.iter();
+        findings.find(|finding| finding.code == code)
     };
     let conclusion = &finding("first_use.kv_lengths").unwrap().conclusion;
     let waits_twice = matches!(conclusion, Some(Conclusion::KvLengths { waits: 2, .. }));

@@ -132,10 +132,10 @@ fn first_use_is_separate_from_host_cost() {
     assert!((680..690).contains(&(lengths.time_ns.0 / 1_000_000)));
     assert_eq!(traced.new_lengths, None);
     let finding = |code: &str| {
-        let mut found = analysis.findings.iter();
-        found.find(|finding| finding.code == code && finding.phase == Some(RunPhase::Decode))
+        let mut findings = analysis.findings.iter();
+        findings.find(|finding| finding.code == code && finding.phase == Some(RunPhase::Decode))
     };
-    assert!(finding("launch_bound").is_some_and(|found| found.gain.is_some()));
+    assert!(finding("launch_bound").is_some_and(|finding| finding.gain.is_some()));
     let once = finding("first_use").unwrap();
     let four = matches!(
         once.conclusion,

@@ -94,7 +94,7 @@ impl Changes {
     pub(crate) fn new_file(&mut self, path: &Path, contents: impl Into<Vec<u8>>) {
         let contents = contents.into();
         if path.symlink_metadata().is_ok() {
-            if !fs::read(path).is_ok_and(|found| found == contents) {
+            if !fs::read(path).is_ok_and(|existing| existing == contents) {
                 self.note(format!("{} is kept as it is", path.display()));
             }
             return;
@@ -125,7 +125,7 @@ impl Changes {
     pub(crate) fn own_file(&mut self, path: &Path, contents: impl Into<Vec<u8>>) {
         let contents = contents.into();
         match fs::read(path) {
-            Ok(found) if found == contents => {}
+            Ok(existing) if existing == contents => {}
             Ok(_) => self.write_file("replace", path.to_owned(), contents),
             Err(_) => self.write_file("create", path.to_owned(), contents),
         }

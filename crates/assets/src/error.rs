@@ -13,7 +13,6 @@ pub enum AssetError {
     #[error("cannot {action} {}: {source}", .path.display())]
     Io {
         action: &'static str,
-        /// To what.
         path: PathBuf,
         source: io::Error,
     },
@@ -29,7 +28,6 @@ pub enum AssetError {
     #[error("{} would point at {}, which does not exist", .link.display(), .target.display())]
     MissingTarget {
         link: PathBuf,
-        /// What is not there.
         target: PathBuf,
         /// Where it was looked for, and what names another place.
         hint: String,
@@ -45,7 +43,7 @@ pub enum AssetError {
     #[error("{} is {what}; it is left as it is", .path.display())]
     InTheWay {
         path: PathBuf,
-        /// What stands there.
+        /// What is at the path: `a folder`, `a file`.
         what: &'static str,
     },
     /// A path leads out of the project.
@@ -77,10 +75,9 @@ pub enum AssetError {
     #[error("{message}")]
     Refused {
         message: String,
-        /// What would be right.
+        /// What to do instead, as a sentence.
         hint: Option<String>,
     },
-    /// Several things are wrong.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Several(Vec<AssetError>),
 }

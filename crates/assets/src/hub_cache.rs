@@ -10,9 +10,7 @@ use crate::{AssetError, Result};
 /// What kind of repository of the hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepoKind {
-    /// Weights.
     Model,
-    /// Data.
     Dataset,
 }
 
@@ -112,12 +110,12 @@ pub(crate) fn in_repository(folder: &Path, revision: Option<&str>) -> Result<Sna
 
 /// The snapshot of that commit, of whichever repository below `root`.
 pub(crate) fn by_commit(root: &Path, commit: &str) -> Option<Snapshot> {
-    let mut found = list_names(root)
+    let mut snapshots = list_names(root)
         .into_iter()
         .map(|name| root.join(name).join("snapshots").join(commit))
         .filter(|path| path.is_dir());
-    let path = found.next()?;
-    found.next().is_none().then(|| Snapshot {
+    let path = snapshots.next()?;
+    snapshots.next().is_none().then(|| Snapshot {
         path,
         revision: commit.to_owned(),
     })

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{AssetError, Change, Changes, Result, changes::make_folder};
 
-/// Adds what makes `link` point at `target`: nothing where it does already.
+/// Adds the changes that make `link` point at `target`; none if it already does.
 ///
 /// The target must exist. Only a link is ever replaced, and only where the folder it stands in is inside of `project`.
 pub(crate) fn plan_link(
@@ -28,17 +28,21 @@ pub(crate) fn plan_link(
     }
     let verb = match link.symlink_metadata() {
         Err(_) => "link".to_owned(),
-        Ok(found) if found.is_symlink() => {
+        Ok(metadata) if metadata.is_symlink() => {
             let before = fs::read_link(link).map_err(AssetError::io("read", link))?;
             if before == target {
                 return Ok(());
             }
             format!("replace link (was {})", before.display())
         }
-        Ok(found) => {
+        Ok(metadata) => {
             return Err(AssetError::InTheWay {
                 path: link.to_owned(),
-                what: if found.is_dir() { "a folder" } else { "a file" },
+                what: if metadata.is_dir() {
+                    "a folder"
+                } else {
+                    "a file"
+                },
             });
         }
     };

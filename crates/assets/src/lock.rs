@@ -17,7 +17,7 @@ pub struct ProjectLock {
 
 impl ProjectLock {
     /// Takes the lock; `waiting` is called once where somebody else has it.
-    pub fn take(project: &Path, waiting: impl FnOnce()) -> Result<Self> {
+    pub fn acquire(project: &Path, waiting: impl FnOnce()) -> Result<Self> {
         let folder = File::open(project).map_err(AssetError::io("open", project))?;
         match folder.try_lock() {
             Ok(()) => {}

@@ -8,12 +8,11 @@ use crate::{AssetError, Result};
 /// The environment that roots of models and datasets are looked up in.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    /// Variables that are text.
+    /// Environment variables whose name and value are UTF-8.
     pub env: BTreeMap<String, String>,
 }
 
 impl Surroundings {
-    /// Those of this process.
     pub fn of_process() -> Self {
         let env = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

@@ -13,7 +13,7 @@ use std::{
 };
 
 use common::{made, surroundings, write};
-use llmprof_assets::bootstrap::{Part, plan};
+use llmprof_assets::bootstrap::{BootstrapPart, plan};
 use tempfile::TempDir;
 use zip::{ZipWriter, write::SimpleFileOptions};
 
@@ -58,13 +58,13 @@ fn models_of_the_cache_are_linked_by_every_way_to_name_them() {
     let environment = surroundings(&[("HF_SNAPSHOTS_ROOT", &hub)]);
     for way in &ways {
         write(&project, &[("models/bootstrap.yaml", way)]);
-        let found = plan(&project, Part::Models, &[], &environment).unwrap();
-        assert_eq!(found.assets.len(), 1, "{way}: {:?}", found.problems);
-        assert_eq!(found.assets[0].target, snapshot, "{way}");
-        assert_eq!(found.assets[0].revision.as_deref(), Some(COMMIT), "{way}");
-        assert_eq!(made(found.changes().unwrap()), 1);
+        let planned = plan(&project, BootstrapPart::Models, &[], &environment).unwrap();
+        assert_eq!(planned.assets.len(), 1, "{way}: {:?}", planned.problems);
+        assert_eq!(planned.assets[0].target, snapshot, "{way}");
+        assert_eq!(planned.assets[0].revision.as_deref(), Some(COMMIT), "{way}");
+        assert_eq!(made(planned.changes().unwrap()), 1);
         assert_eq!(fs::read_link(project.join("models/ocr")).unwrap(), snapshot);
-        let again = plan(&project, Part::Models, &[], &environment).unwrap();
+        let again = plan(&project, BootstrapPart::Models, &[], &environment).unwrap();
         assert!(again.changes.is_empty(), "{way}");
         fs::remove_file(project.join("models/ocr")).unwrap();
     }
@@ -76,8 +76,14 @@ fn models_of_the_cache_are_linked_by_every_way_to_name_them() {
         [("HF_HOME", hub.parent().unwrap().to_owned())],
     ] {
         let [(name, value)] = &variables;
-        let found = plan(&project, Part::All, &[], &surroundings(&[(name, value)])).unwrap();
-        assert_eq!(found.assets.len(), 1, "{name}: {:?}", found.problems);
+        let planned = plan(
+            &project,
+            BootstrapPart::All,
+            &[],
+            &surroundings(&[(name, value)]),
+        )
+        .unwrap();
+        assert_eq!(planned.assets.len(), 1, "{name}: {:?}", planned.problems);
     }
 }
 
@@ -88,8 +94,8 @@ fn what_is_missing_is_an_error_and_no_link() {
     let entry = |keys: &str| format!("models:\n  - {{repo_link_name: m, {keys}}}\n");
     let problem = |text: &str| {
         write(&project, &[("models/bootstrap.yaml", text)]);
-        let found = plan(&project, Part::Models, &[], &environment).unwrap();
-        let error = found.changes().err().unwrap_or_else(|| panic!("{text}"));
+        let planned = plan(&project, BootstrapPart::Models, &[], &environment).unwrap();
+        let error = planned.changes().err().unwrap_or_else(|| panic!("{text}"));
         assert!(project.join("models/m").symlink_metadata().is_err());
         error.to_string()
     };
@@ -134,7 +140,7 @@ fn what_is_missing_is_an_error_and_no_link() {
             "models:\n  - {repo_link_name: a, source_subdir: absent_a}\n  - {repo_link_name: b, source_subdir: absent_b}\n",
         )],
     );
-    let text = plan(&project, Part::Models, &[], &environment)
+    let text = plan(&project, BootstrapPart::Models, &[], &environment)
         .unwrap()
         .changes()
         .err()
@@ -145,7 +151,7 @@ fn what_is_missing_is_an_error_and_no_link() {
         "{text}"
     );
     let nothing = tempfile::tempdir().unwrap();
-    assert!(plan(nothing.path(), Part::All, &[], &environment).is_err());
+    assert!(plan(nothing.path(), BootstrapPart::All, &[], &environment).is_err());
 }
 
 #[test]
@@ -171,8 +177,12 @@ fn datasets_are_linked_and_archives_extracted_where_needed() {
         &[("datasets/omnidocbench/bootstrap.yaml", declared)],
     );
     let environment = surroundings(&[("DATASETS_ROOT", &data)]);
-    let found = plan(&project, Part::All, &[], &environment).unwrap();
-    assert_eq!(made(found.changes().unwrap()), 2, "a link and one archive");
+    let planned = plan(&project, BootstrapPart::All, &[], &environment).unwrap();
+    assert_eq!(
+        made(planned.changes().unwrap()),
+        2,
+        "a link and one archive"
+    );
     assert_eq!(
         fs::read(project.join("datasets/omnidocbench/source-data/images/a.png")).unwrap(),
         b"png"
@@ -182,18 +192,18 @@ fn datasets_are_linked_and_archives_extracted_where_needed() {
         "a folder with files is left"
     );
     assert!(
-        plan(&project, Part::Datasets, &[], &environment)
+        plan(&project, BootstrapPart::Datasets, &[], &environment)
             .unwrap()
             .changes
             .is_empty()
     );
     assert!(
-        plan(&project, Part::Models, &[], &environment).is_err(),
+        plan(&project, BootstrapPart::Models, &[], &environment).is_err(),
         "there is no models/bootstrap.yaml"
     );
 
     let without = surroundings(&[]);
-    let error = plan(&project, Part::Datasets, &[], &without)
+    let error = plan(&project, BootstrapPart::Datasets, &[], &without)
         .unwrap()
         .changes()
         .err()
@@ -201,7 +211,7 @@ fn datasets_are_linked_and_archives_extracted_where_needed() {
     assert!(error.hint().unwrap().contains("$DATASETS_ROOT"), "{error}");
     fs::remove_dir_all(source.join("images")).unwrap();
     fs::remove_file(source.join("images.zip")).unwrap();
-    let error = plan(&project, Part::Datasets, &[], &environment)
+    let error = plan(&project, BootstrapPart::Datasets, &[], &environment)
         .unwrap()
         .changes()
         .err()
@@ -215,7 +225,7 @@ fn datasets_are_linked_and_archives_extracted_where_needed() {
             &declared.replace("unzip_targets: {images.zip", "unzip_targets: {other.zip"),
         )],
     );
-    let error = plan(&project, Part::Datasets, &[], &environment)
+    let error = plan(&project, BootstrapPart::Datasets, &[], &environment)
         .unwrap()
         .changes()
         .err()
@@ -231,14 +241,14 @@ fn what_is_missing_blocks_nothing_else() {
     let environment = surroundings(&[("HF_SNAPSHOTS_ROOT", &hub)]);
     let declared = "models:\n  - {repo_link_name: absent, source_subdir: absent}\n  - {repo_link_name: bad, repo_id: org/name, required_files: [x]}\n  - {repo_link_name: good, repo_id: org/name}\n";
     write(&project, &[("models/bootstrap.yaml", declared)]);
-    let found = plan(&project, Part::All, &[], &environment).unwrap();
-    assert_eq!(found.problems.len(), 2);
-    assert_eq!(made(found.changes), 1);
+    let planned = plan(&project, BootstrapPart::All, &[], &environment).unwrap();
+    assert_eq!(planned.problems.len(), 2);
+    assert_eq!(made(planned.changes), 1);
     assert!(project.join("models/good").exists());
     assert!(project.join("models/bad").symlink_metadata().is_err());
     let chosen = |names: &[&str]| {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        plan(&project, Part::All, &names, &environment)
+        plan(&project, BootstrapPart::All, &names, &environment)
     };
     assert_eq!(chosen(&["good"]).unwrap().problems.len(), 0);
     assert_eq!(chosen(&["bad", "good"]).unwrap().problems.len(), 1);

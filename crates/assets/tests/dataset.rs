@@ -1,4 +1,4 @@
-//! Datasets: added, prepared, checked.
+//! Datasets are added, listed, made into variants and verified.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,18 +8,19 @@ use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
 
 use common::{made, write};
 use llmprof_assets::dataset::{
-    Dataset, NewDataset, SampleTokenizer, Selection, VariantRequest, add,
-    samples::{Content, Samples},
+    Dataset, NewDataset, SampleFormat, SampleSelection, SampleTokenizer, VariantRequest, add,
+    samples::{DatasetSamples, SampleContent},
     variant_root, variants, verify,
 };
 
-fn request(selection: Selection) -> VariantRequest {
+fn request(selection: SampleSelection) -> VariantRequest {
     VariantRequest {
         name: None,
         parent: "source-data".to_owned(),
         selection,
         seed: 7,
         tokenizer: None,
+        format: None,
         list: false,
         replace: false,
         today: "2026-01-20".to_owned(),
@@ -84,14 +85,14 @@ fn a_dataset_is_added_with_what_others_need_to_find_it() {
         2,
         "the link, and the README that shows it"
     );
-    let found = llmprof_assets::bootstrap::plan(
+    let planned = llmprof_assets::bootstrap::plan(
         &root.join("project"),
-        llmprof_assets::bootstrap::Part::Datasets,
+        llmprof_assets::bootstrap::BootstrapPart::Datasets,
         &[],
         &common::surroundings(&[]),
     )
     .unwrap();
-    made(found.changes().unwrap());
+    made(planned.changes().unwrap());
     assert_eq!(fs::read_link(&link).unwrap(), target);
 
     for (name, source) in [
@@ -120,19 +121,19 @@ fn variants_stand_beside_the_data_and_can_be_made_again() {
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
-    let sample = request(Selection::Random(4));
+    let sample = request(SampleSelection::Random(4));
     assert_eq!(made(variants(&dataset, &sample).unwrap()), 1);
     let data = fs::read(dataset.folder.join("subset-4/data/samples.jsonl")).unwrap();
     assert_eq!(
         variant_root(&dataset.source(), "subset-4").unwrap(),
         dataset.folder.join("subset-4/data")
     );
-    let samples = Samples::found(&dataset.root("subset-4").unwrap()).unwrap();
+    let samples = DatasetSamples::find_below(&dataset.variant_folder("subset-4").unwrap()).unwrap();
     assert_eq!(samples.len(), 4);
     let first = samples.sample(0).unwrap();
     assert!(
         first.id.contains(".txt")
-            && matches!(first.content, Content::Text(text) if text.starts_with("a b"))
+            && matches!(first.content, SampleContent::Text(text) if text.starts_with("a b"))
     );
     let facts = fs::read_to_string(dataset.folder.join("subset-4/metadata.yaml")).unwrap();
     for line in [
@@ -170,21 +171,21 @@ fn variants_stand_beside_the_data_and_can_be_made_again() {
         fs::read(dataset.folder.join("subset-4/data/samples.jsonl")).unwrap(),
         data
     );
-    // What a killed call left is no obstacle, and no variant.
+    // What a killed call left is not in the way, and not a variant.
     write(
         &dataset.folder,
         &[(".subset-3.llmprof-partial/data/samples.jsonl", "{\"te")],
     );
-    made(variants(&dataset, &request(Selection::Random(3))).unwrap());
+    made(variants(&dataset, &request(SampleSelection::Random(3))).unwrap());
     assert_eq!(dataset.variants().unwrap(), ["subset-3", "subset-4"]);
 
-    let split = request(Selection::Split(vec![
+    let split = request(SampleSelection::Split(vec![
         ("train".to_owned(), 0.7),
         ("val".to_owned(), 0.3),
     ]));
     assert_eq!(made(variants(&dataset, &split).unwrap()), 2);
     let ids = |name: &str| -> BTreeSet<String> {
-        let samples = Samples::found(&dataset.root(name).unwrap()).unwrap();
+        let samples = DatasetSamples::find_below(&dataset.variant_folder(name).unwrap()).unwrap();
         (0..samples.len())
             .map(|index| samples.sample(index).unwrap().id)
             .collect()
@@ -198,17 +199,19 @@ fn variants_stand_beside_the_data_and_can_be_made_again() {
     let list = VariantRequest {
         name: Some("dev-2".to_owned()),
         list: true,
-        ..request(Selection::Random(2))
+        ..request(SampleSelection::Random(2))
     };
     made(variants(&dataset, &list).unwrap());
     assert_eq!(dataset.subsets(), ["dev-2"]);
     assert_eq!(verify(&dataset).unwrap(), [], "the README names the list");
-    let listed = request(Selection::Listed(dataset.folder.join("subsets/dev-2.txt")));
+    let listed = request(SampleSelection::Listed(
+        dataset.folder.join("subsets/dev-2.txt"),
+    ));
     made(variants(&dataset, &listed).unwrap());
     assert_eq!(ids("dev-2").len(), 2);
     let nested = VariantRequest {
         parent: "split-val".to_owned(),
-        ..request(Selection::Random(1))
+        ..request(SampleSelection::Random(1))
     };
     made(variants(&dataset, &nested).unwrap());
     assert!(ids("subset-1").is_subset(&val));
@@ -233,9 +236,9 @@ fn variants_stand_beside_the_data_and_can_be_made_again() {
     );
 
     for wrong in [
-        Selection::Random(0),
-        Selection::Random(11),
-        Selection::Split(vec![("a".to_owned(), 1.5)]),
+        SampleSelection::Random(0),
+        SampleSelection::Random(11),
+        SampleSelection::Split(vec![("a".to_owned(), 1.5)]),
     ] {
         assert!(
             variants(&dataset, &request(wrong.clone())).is_err(),
@@ -245,7 +248,7 @@ fn variants_stand_beside_the_data_and_can_be_made_again() {
     for name in ["../x", "source-data", "analysis", ""] {
         let wrong = VariantRequest {
             name: Some(name.to_owned()),
-            ..request(Selection::Random(2))
+            ..request(SampleSelection::Random(2))
         };
         assert!(variants(&dataset, &wrong).is_err(), "{name}");
     }
@@ -276,13 +279,14 @@ fn texts_are_tokenized_once() {
             file: root.join("gpt2/tokenizer.json"),
             encode: Arc::new(encode),
         }),
-        ..request(Selection::All)
+        ..request(SampleSelection::All)
     };
     made(variants(&dataset, &tokenized).unwrap());
-    let samples = Samples::found(&dataset.root("tokenized-gpt2").unwrap()).unwrap();
+    let samples =
+        DatasetSamples::find_below(&dataset.variant_folder("tokenized-gpt2").unwrap()).unwrap();
     assert_eq!(
         samples.sample(3).unwrap().content,
-        Content::Tokens(vec![1, 2, 0])
+        SampleContent::Tokens(vec![1, 2, 0])
     );
     let facts = fs::read_to_string(dataset.folder.join("tokenized-gpt2/metadata.yaml")).unwrap();
     assert!(
@@ -302,6 +306,126 @@ fn texts_are_tokenized_once() {
     assert!(error.contains("cannot be tokenized"), "{error}");
     fs::remove_file(root.join("gpt2/tokenizer.json")).unwrap();
     assert!(variants(&dataset, &tokenized).is_err());
+}
+
+/// Every format holds the same samples and is read by the same code as published data.
+#[test]
+fn variants_convert_formats_without_loss() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let store = [
+        (
+            "texts",
+            r#"{"text": "a, \"b\"\n\nc,\r\n\u00e9 '1'", "id": "x,y"}"#,
+            "7",
+        ),
+        ("tokens", r#"{"tokens": [0, 4294967295]}"#, "[1]"),
+        ("images", r#"{"image": "p.png"}"#, "p.png"),
+    ];
+    for (name, first, second) in store {
+        let key = name.trim_end_matches('s').replace("token", "tokens");
+        let second = match name {
+            "tokens" => second.to_owned(),
+            _ => format!("\"{second}\""),
+        };
+        let lines = format!("{first}\n{{\"{key}\": {second}}}\n");
+        let lines_file = format!("store/{name}/data.jsonl");
+        let image = format!("store/{name}/p.png");
+        write(
+            &root,
+            &[
+                (&lines_file, &lines),
+                (&image, "GIF89a\u{1}\u{0}\u{1}\u{0}"),
+            ],
+        );
+        write(&root, &[("project/x", "")]);
+        let new = NewDataset {
+            name: name.to_owned(),
+            source: root.join("store").join(name),
+            url: None,
+            license: None,
+            version: None,
+        };
+        made(add(&root.join("project"), &new).unwrap());
+        let dataset = Dataset::open(&root.join("project"), name).unwrap();
+        let contents = |part: &str| {
+            let samples =
+                DatasetSamples::find_below(&dataset.variant_folder(part).unwrap()).unwrap();
+            let read = (0..samples.len()).map(|index| samples.sample(index).unwrap());
+            read.map(|sample| match sample.content {
+                SampleContent::Image(path) => (
+                    sample.id,
+                    SampleContent::Image(path.canonicalize().unwrap()),
+                ),
+                content => (sample.id, content),
+            })
+            .collect::<Vec<_>>()
+        };
+        let published = contents("source-data");
+        assert_eq!(published.len(), 2);
+        for (extension, format) in SampleFormat::BY_EXTENSION {
+            let asked = VariantRequest {
+                format: Some(format),
+                ..request(SampleSelection::All)
+            };
+            if format == SampleFormat::Parquet && !cfg!(feature = "parquet") {
+                let error = variants(&dataset, &asked).err().unwrap();
+                assert!(error.hint().unwrap().contains("--features parquet"));
+                continue;
+            }
+            made(variants(&dataset, &asked).unwrap());
+            let variant = format!("as-{extension}");
+            let file = format!("{variant}/data/samples.{extension}");
+            assert!(dataset.folder.join(&file).is_file(), "{file}");
+            assert_eq!(contents(&variant), published, "{file}");
+            assert_eq!(made(variants(&dataset, &asked).unwrap()), 0, "{file}");
+            // Any format is a source of any other.
+            let back = VariantRequest {
+                name: Some(format!("from-{extension}")),
+                parent: variant,
+                ..request(SampleSelection::All)
+            };
+            made(variants(&dataset, &back).unwrap());
+            assert_eq!(contents(&format!("from-{extension}")), published);
+        }
+        assert_eq!(verify(&dataset).unwrap(), []);
+        let data = dataset.folder.join("as-jsonl.gz/data/samples.jsonl.gz");
+        let mut bytes = fs::read(&data).unwrap();
+        // The time in a gzip header changes no sample.
+        bytes[4] ^= 1;
+        fs::write(&data, bytes).unwrap();
+        assert!(verify(&dataset).unwrap()[0].what.contains("sha256"));
+    }
+}
+
+#[test]
+fn a_table_holds_samples_of_one_kind() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    write(
+        &root,
+        &[
+            ("store/mixed/a.jsonl", "\"text\"\n{\"tokens\": [1]}\n"),
+            ("project/x", ""),
+        ],
+    );
+    let new = NewDataset {
+        name: "mixed".to_owned(),
+        source: root.join("store/mixed"),
+        url: None,
+        license: None,
+        version: None,
+    };
+    made(add(&root.join("project"), &new).unwrap());
+    let dataset = Dataset::open(&root.join("project"), "mixed").unwrap();
+    let table = VariantRequest {
+        format: Some(SampleFormat::Csv),
+        ..request(SampleSelection::All)
+    };
+    let changes = variants(&dataset, &table).unwrap();
+    let error = changes.apply(|_| {}).unwrap_err().to_string();
+    assert!(error.contains("do not fit one table"), "{error}");
+    assert!(!dataset.folder.join("as-csv").exists());
 }
 
 /// Samples are text of others: none of it is markup of the page, and long ones are cut.
@@ -355,7 +479,7 @@ fn images_stay_where_they_are() {
     };
     made(add(&root.join("project"), &new).unwrap());
     let dataset = Dataset::open(&root.join("project"), "docs").unwrap();
-    made(variants(&dataset, &request(Selection::Random(2))).unwrap());
+    made(variants(&dataset, &request(SampleSelection::Random(2))).unwrap());
     for (name, address) in [
         ("samples.html", "../source-data/images/p.png"),
         (
@@ -371,10 +495,10 @@ fn images_stay_where_they_are() {
     // The project moves, its links with it.
     fs::rename(root.join("project"), root.join("moved")).unwrap();
     let dataset = Dataset::open(&root.join("moved"), "docs").unwrap();
-    let samples = Samples::found(&dataset.root("subset-2").unwrap()).unwrap();
+    let samples = DatasetSamples::find_below(&dataset.variant_folder("subset-2").unwrap()).unwrap();
     let sample = samples.sample(0).unwrap();
     assert_eq!(sample.id, "images/p.png");
-    let Content::Image(path) = sample.content else {
+    let SampleContent::Image(path) = sample.content else {
         panic!("{:?}", sample.content)
     };
     assert_eq!(fs::read(path).unwrap(), png);
@@ -386,7 +510,7 @@ fn every_fault_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let dataset = project(&root);
-    made(variants(&dataset, &request(Selection::Random(4))).unwrap());
+    made(variants(&dataset, &request(SampleSelection::Random(4))).unwrap());
     write(&dataset.folder, &[("subsets/dev.txt", "0.txt\n")]);
     made(
         add(

@@ -17,7 +17,7 @@ use common::{made, surroundings, write};
 use git::git;
 use llmprof_assets::{
     AssetError, Changes,
-    externals::{Action, Condition, guard, install_guard, plan, source_revision, status},
+    externals::{Condition, ExternalAction, guard, install_guard, plan, source_revision, status},
 };
 
 /// A repository with two commits on `main` and the tag `v1` on the first.
@@ -97,7 +97,7 @@ impl Scene {
         assert_eq!(self.text("third_party/github/up/src/models/llama.py"), text);
     }
 
-    fn plan(&self, action: Action) -> Result<Changes, AssetError> {
+    fn plan(&self, action: ExternalAction) -> Result<Changes, AssetError> {
         plan(
             &self.project,
             action,
@@ -106,7 +106,7 @@ impl Scene {
         )
     }
 
-    fn make(&self, action: Action) -> usize {
+    fn make(&self, action: ExternalAction) -> usize {
         made(self.plan(action).unwrap())
     }
 
@@ -131,7 +131,7 @@ fn a_submodule_is_what_git_itself_makes_of_it() {
         "  - path: github/up  # why\n    kind: submodule\n    url: @URL@\n    revision: v1\n    branch: main\n    depth: 1\n",
     );
     assert_eq!(scene.state().0, Condition::Missing);
-    scene.make(Action::Init);
+    scene.make(ExternalAction::Init);
     assert_eq!(
         scene.state(),
         (Condition::AsPinned, Some(scene.first.clone())),
@@ -162,9 +162,9 @@ fn a_submodule_is_what_git_itself_makes_of_it() {
         staged.starts_with(&format!("160000 {}", scene.first)),
         "{staged}"
     );
-    assert_eq!(scene.make(Action::Init), 0, "a second time");
+    assert_eq!(scene.make(ExternalAction::Init), 0, "a second time");
     scene.commit();
-    assert_eq!(scene.make(Action::Init), 0, "after the commit");
+    assert_eq!(scene.make(ExternalAction::Init), 0, "after the commit");
     let listed = git(&scene.project, &["submodule", "status"]);
     assert!(
         listed.contains(&scene.first) && listed.contains("third_party/github/up"),
@@ -177,14 +177,18 @@ fn a_submodule_is_what_git_itself_makes_of_it() {
     );
     assert_eq!(git(&scene.project, &["status", "--porcelain"]), "");
     assert_eq!(scene.state().0, Condition::Edited);
-    let error = scene.plan(Action::Update).err().unwrap().to_string();
+    let error = scene
+        .plan(ExternalAction::Update)
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("LICENSE"), "{error}");
     git(
         &scene.project.join("third_party/github/up"),
         &["checkout", "--quiet", "--", "."],
     );
 
-    scene.make(Action::Update);
+    scene.make(ExternalAction::Update);
     scene.is_at_second();
     scene.commit();
     // Somebody checks out something else.
@@ -193,7 +197,7 @@ fn a_submodule_is_what_git_itself_makes_of_it() {
         &["checkout", "--quiet", &scene.first],
     );
     assert_eq!(scene.state().0, Condition::Drifted);
-    scene.make(Action::Init);
+    scene.make(ExternalAction::Init);
     assert_eq!(scene.state().0, Condition::AsPinned);
 
     // Another host: a clone of the project has an empty folder there, and gets the pinned commit.
@@ -208,7 +212,7 @@ fn a_submodule_is_what_git_itself_makes_of_it() {
         ],
     );
     assert!(clone.join("third_party/github/up").is_dir());
-    made(plan(&clone, Action::Init, &[], &surroundings(&[])).unwrap());
+    made(plan(&clone, ExternalAction::Init, &[], &surroundings(&[])).unwrap());
     assert_eq!(
         fs::read_to_string(clone.join("third_party/github/up/src/models/llama.py")).unwrap(),
         "two"
@@ -216,9 +220,9 @@ fn a_submodule_is_what_git_itself_makes_of_it() {
     assert_eq!(status(&clone).unwrap()[0].condition, Condition::AsPinned);
     assert_eq!(git(&clone, &["status", "--porcelain"]), "");
 
-    let found = source_revision(&scene.project, Path::new("third_party/github/up/src"));
+    let source = source_revision(&scene.project, Path::new("third_party/github/up/src"));
     assert_eq!(
-        (found.revision.as_deref(), found.from),
+        (source.revision.as_deref(), source.from),
         (Some(scene.second.as_str()), Some("externals"))
     );
 }
@@ -228,11 +232,11 @@ fn a_subtree_is_merged_and_edits_of_it_show() {
     let scene = scene(
         "  - path: github/up\n    kind: subtree\n    url: @URL@\n    revision: @FIRST@\n    branch: main\n",
     );
-    scene.make(Action::Init);
+    scene.make(ExternalAction::Init);
     scene.is_at_first();
     scene.commit();
-    assert_eq!(scene.make(Action::Init), 0);
-    scene.make(Action::Update);
+    assert_eq!(scene.make(ExternalAction::Init), 0);
+    scene.make(ExternalAction::Update);
     scene.is_at_second();
     scene.commit();
     write(
@@ -250,7 +254,7 @@ fn a_sparse_checkout_has_only_its_folders_and_is_not_committed() {
     let scene = scene(
         "  - {path: github/up, kind: sparse, url: @URL@, branch: main, paths: [src/models]}\n",
     );
-    scene.make(Action::Init);
+    scene.make(ExternalAction::Init);
     assert_eq!(
         scene.state(),
         (Condition::AsPinned, Some(scene.second.clone())),
@@ -266,7 +270,7 @@ fn a_sparse_checkout_has_only_its_folders_and_is_not_committed() {
             .join("third_party/github/up/src/other")
             .exists()
     );
-    assert_eq!(scene.make(Action::Init), 0);
+    assert_eq!(scene.make(ExternalAction::Init), 0);
     scene.commit();
     assert_eq!(git(&scene.project, &["ls-files", "third_party/github"]), "");
     let declared = scene
@@ -274,7 +278,7 @@ fn a_sparse_checkout_has_only_its_folders_and_is_not_committed() {
         .replace("[src/models]", "[src/models, src/other]");
     write(&scene.project, &[("third_party/externals.yaml", &declared)]);
     assert_eq!(scene.state().0, Condition::Drifted);
-    scene.make(Action::Init);
+    scene.make(ExternalAction::Init);
     assert!(
         scene
             .project
@@ -288,25 +292,25 @@ fn a_sparse_checkout_has_only_its_folders_and_is_not_committed() {
         &scene.project,
         &[("third_party/github/.up.llmprof-partial/.git/HEAD", "half")],
     );
-    scene.make(Action::Init);
+    scene.make(ExternalAction::Init);
     assert_eq!(scene.state().0, Condition::AsPinned);
 }
 
 #[test]
 fn a_link_leads_to_a_checkout_of_this_host() {
     let scene = scene("  - {path: github/up, kind: symlink, target: $UPSTREAM}\n");
-    scene.make(Action::Init);
+    scene.make(ExternalAction::Init);
     assert_eq!(
         scene.state(),
         (Condition::AsPinned, Some(scene.second.clone()))
     );
-    assert_eq!(scene.make(Action::Init), 0);
+    assert_eq!(scene.make(ExternalAction::Init), 0);
     scene.commit();
     assert_eq!(git(&scene.project, &["ls-files", "third_party/github"]), "");
     fs::remove_dir_all(&scene.upstream).unwrap();
     assert_eq!(scene.state().0, Condition::Dangling);
     assert!(matches!(
-        scene.plan(Action::Init),
+        scene.plan(ExternalAction::Init),
         Err(AssetError::MissingTarget { .. })
     ));
 }
@@ -316,7 +320,7 @@ fn trouble_names_what_would_help() {
     let scene = scene(
         "  - {path: a, kind: submodule, url: @URL@, branch: nowhere}\n  - {path: b, kind: submodule, url: /nowhere/repository}\n",
     );
-    let error = scene.plan(Action::Init).err().unwrap().to_string();
+    let error = scene.plan(ExternalAction::Init).err().unwrap().to_string();
     assert!(
         error.contains("nowhere` of `") && error.contains("/nowhere/repository"),
         "both: {error}"
@@ -324,7 +328,7 @@ fn trouble_names_what_would_help() {
     assert!(
         plan(
             &scene.project,
-            Action::Init,
+            ExternalAction::Init,
             &["c".to_owned()],
             &surroundings(&[])
         )
@@ -345,16 +349,21 @@ fn trouble_names_what_would_help() {
             ),
         )],
     );
-    let error = plan(outside.path(), Action::Init, &[], &surroundings(&[]))
-        .err()
-        .unwrap();
+    let error = plan(
+        outside.path(),
+        ExternalAction::Init,
+        &[],
+        &surroundings(&[]),
+    )
+    .err()
+    .unwrap();
     assert!(error.hint().unwrap().contains("git init"), "{error}");
 }
 
 #[test]
 fn the_guard_lets_pins_pass_and_nothing_else() {
     let scene = scene("  - {path: github/up, kind: submodule, url: @URL@, revision: @FIRST@}\n");
-    scene.make(Action::Init);
+    scene.make(ExternalAction::Init);
     git(&scene.project, &["add", "-A"]);
     assert_eq!(
         guard(&scene.project, None).unwrap(),
@@ -469,7 +478,7 @@ fn hub_snapshots_come_through_the_installed_hf() {
     );
     let environment = surroundings(&[]);
     let make = |action| made(plan(&project, action, &[], &environment).unwrap());
-    make(Action::Snapshot);
+    make(ExternalAction::Snapshot);
     let snapshot = project.join("third_party/hf/Qwen/Qwen2.5");
     assert_eq!(
         fs::read_to_string(snapshot.join("modeling.py")).unwrap(),
@@ -486,20 +495,20 @@ fn hub_snapshots_come_through_the_installed_hf() {
             .unwrap()
             .contains(&old)
     );
-    assert_eq!(make(Action::Snapshot), 0);
-    assert_eq!(make(Action::Init), 0);
+    assert_eq!(make(ExternalAction::Snapshot), 0);
+    assert_eq!(make(ExternalAction::Init), 0);
     stand_in(&new);
-    assert_eq!(make(Action::Init), 0, "pinned is pinned");
-    make(Action::Update);
+    assert_eq!(make(ExternalAction::Init), 0, "pinned is pinned");
+    make(ExternalAction::Update);
     assert_eq!(state().found, Some(new));
     fs::write(snapshot.join("modeling.py"), "edited").unwrap();
     assert_eq!(
         (state().condition, state().edits),
         (Condition::Edited, vec!["modeling.py".to_owned()])
     );
-    assert!(plan(&project, Action::Update, &[], &environment).is_err());
-    let found = source_revision(&project, Path::new("third_party/hf/Qwen/Qwen2.5"));
-    assert_eq!(found.edits, ["modeling.py"]);
+    assert!(plan(&project, ExternalAction::Update, &[], &environment).is_err());
+    let source = source_revision(&project, Path::new("third_party/hf/Qwen/Qwen2.5"));
+    assert_eq!(source.edits, ["modeling.py"]);
 
     write(
         &project,
@@ -508,7 +517,7 @@ fn hub_snapshots_come_through_the_installed_hf() {
             "externals:\n  - {path: hf/x, kind: hub, repo_id: no/such}\n",
         )],
     );
-    let error = plan(&project, Action::Init, &[], &environment)
+    let error = plan(&project, ExternalAction::Init, &[], &environment)
         .unwrap()
         .apply(|_| {})
         .unwrap_err()
@@ -521,7 +530,7 @@ fn hub_snapshots_come_through_the_installed_hf() {
             "externals:\n  - {path: hf/x, kind: hub, repo_id: Qwen/Qwen2.5, include: ['*.c']}\n",
         )],
     );
-    let error = plan(&project, Action::Init, &[], &environment)
+    let error = plan(&project, ExternalAction::Init, &[], &environment)
         .unwrap()
         .apply(|_| {})
         .unwrap_err()

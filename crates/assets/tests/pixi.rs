@@ -1,8 +1,7 @@
 //! The pixi manifest of a new project against the schema that pixi publishes, as PyPI's
 //! `validate-pyproject-schema-store` ships it.
 //!
-//! `LLMPROF_PYTHON` names the Python (default: the repository's `.venv`); `LLMPROF_REQUIRE_PYTHON=1` makes its absence a
-//! failure.
+//! `LLMPROF_PYTHON` names the Python (default: the repository's `.venv`, which `scripts/test-all` prepares).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -26,20 +25,12 @@ check = Draft7Validator(schema)
 print(json.dumps([[f"{e.json_path}: {e.message}" for e in check.iter_errors(m)] for m in json.load(sys.stdin)]))
 "#;
 
-/// What pixi's schema finds wrong with each manifest; `None` where there is no Python to ask.
-fn faults(manifests: &[Value]) -> Option<Vec<Vec<String>>> {
+/// What pixi's schema finds wrong with each manifest.
+fn faults(manifests: &[Value]) -> Vec<Vec<String>> {
     let python = env::var_os("LLMPROF_PYTHON").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/python"),
         Into::into,
     );
-    if !python.exists() {
-        assert!(
-            env::var_os("LLMPROF_REQUIRE_PYTHON").is_none(),
-            "LLMPROF_REQUIRE_PYTHON is set and there is no {}",
-            python.display()
-        );
-        return None;
-    }
     let mut child = Command::new(python)
         .args(["-c", CHECK])
         .stdin(Stdio::piped())
@@ -50,7 +41,7 @@ fn faults(manifests: &[Value]) -> Option<Vec<Vec<String>>> {
     child.stdin.take().unwrap().write_all(&asked).unwrap();
     let answer = child.wait_with_output().unwrap();
     assert!(answer.status.success());
-    Some(serde_json::from_slice(&answer.stdout).unwrap())
+    serde_json::from_slice(&answer.stdout).unwrap()
 }
 
 fn manifest() -> Value {
@@ -66,12 +57,16 @@ fn manifest() -> Value {
 }
 
 #[test]
+#[ignore = "live: needs jsonschema"]
 fn the_manifest_follows_the_schema() {
+    let pixi = &manifest()["tool"]["pixi"];
+    assert_eq!(faults(std::slice::from_ref(pixi)), [Vec::<String>::new()]);
+}
+
+#[test]
+fn the_manifest_has_all_tasks() {
     let manifest = manifest();
     let pixi = &manifest["tool"]["pixi"];
-    if let Some(faults) = faults(std::slice::from_ref(pixi)) {
-        assert_eq!(faults, [Vec::<String>::new()]);
-    }
     let tasks: Vec<&String> = [
         &pixi["tasks"],
         &pixi["feature"]["rtx5090"]["tasks"],
@@ -123,6 +118,7 @@ fn the_manifest_follows_the_schema() {
 }
 
 #[test]
+#[ignore = "live: needs jsonschema"]
 fn the_check_finds_what_pixi_would_refuse() {
     let good = manifest()["tool"]["pixi"].clone();
     let cases = [
@@ -144,8 +140,8 @@ fn the_check_finds_what_pixi_would_refuse() {
             bad
         })
         .collect();
-    let Some(found) = faults(&bad) else { return };
-    for ((place, _), found) in cases.iter().zip(found) {
-        assert!(!found.is_empty(), "{place}");
+    let faults_by_case = faults(&bad);
+    for ((place, _), faults) in cases.iter().zip(faults_by_case) {
+        assert!(!faults.is_empty(), "{place}");
     }
 }

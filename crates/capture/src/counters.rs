@@ -22,7 +22,7 @@ pub struct CounterValues {
     pub instructions: Option<u64>,
     /// Accesses that reached the last level of cache.
     pub cache_references: Option<u64>,
-    /// Those that missed it.
+    /// Accesses that missed the last level of cache.
     pub cache_misses: Option<u64>,
     /// The least share of time in which a counter was on the hardware, from 0 to 1. Below 1 the values are scaled up from
     /// what was counted.
@@ -52,10 +52,10 @@ impl CounterValues {
 /// Counters attached to a process.
 #[derive(Debug)]
 pub struct Counters {
-    cycles: Option<Tally>,
-    instructions: Option<Tally>,
-    cache_references: Option<Tally>,
-    cache_misses: Option<Tally>,
+    cycles: Option<EventTally>,
+    instructions: Option<EventTally>,
+    cache_references: Option<EventTally>,
+    cache_misses: Option<EventTally>,
 }
 
 impl Counters {
@@ -66,7 +66,7 @@ impl Counters {
     pub fn attach_counters(process: u32) -> (Self, Option<Issue>) {
         let mut refusals: Vec<(&str, io::Error)> = Vec::new();
         let mut open = |name: &'static str, event: Hardware| {
-            Tally::attach_tally(process, event)
+            EventTally::attach_tally(process, event)
                 .map_err(|error| refusals.push((name, error)))
                 .ok()
         };
@@ -82,7 +82,7 @@ impl Counters {
     /// What was counted since they were attached.
     pub fn read_values(&mut self) -> CounterValues {
         let mut share: Option<f64> = None;
-        let mut value = |tally: &mut Option<Tally>| {
+        let mut value = |tally: &mut Option<EventTally>| {
             let reading = tally.as_mut()?.read_tally()?;
             share = Some(share.map_or(reading.share, |least| least.min(reading.share)));
             Some(reading.value)
@@ -99,17 +99,17 @@ impl Counters {
 
 /// One event, counted in every thread of a process.
 #[derive(Debug)]
-struct Tally {
+struct EventTally {
     threads: Vec<Counter>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Reading {
+struct CounterReading {
     value: u64,
     share: f64,
 }
 
-impl Tally {
+impl EventTally {
     fn attach_tally(process: u32, event: impl Event + Copy) -> io::Result<Self> {
         let mut threads = Vec::new();
         for thread in thread_ids(process)? {
@@ -134,8 +134,8 @@ impl Tally {
         Ok(Self { threads })
     }
 
-    fn read_tally(&mut self) -> Option<Reading> {
-        let mut sum = Reading {
+    fn read_tally(&mut self) -> Option<CounterReading> {
+        let mut sum = CounterReading {
             value: 0,
             share: 1.0,
         };
@@ -241,22 +241,22 @@ mod tests {
         let refused = |errno: rustix::io::Errno| io::Error::from(errno);
         let none: [(&str, io::Error); 0] = [];
         assert_eq!(refusal_issue(&none), None);
-        let found = refusal_issue(&[
+        let issue = refusal_issue(&[
             ("cycles", refused(rustix::io::Errno::NOENT)),
             ("instructions", refused(rustix::io::Errno::NOENT)),
         ])
         .unwrap();
-        assert_eq!(found.count, 2);
+        assert_eq!(issue.count, 2);
         assert_eq!(
-            (&found.values["counters"], &found.values["reason"]),
+            (&issue.values["counters"], &issue.values["reason"]),
             (
                 &"cycles, instructions".into(),
                 &"this machine has no such counter".into()
             )
         );
         for errno in [rustix::io::Errno::ACCESS, rustix::io::Errno::PERM] {
-            let found = refusal_issue(&[("cycles", refused(errno))]).unwrap();
-            assert!(found.hint.unwrap().contains("perf_event_paranoid"));
+            let issue = refusal_issue(&[("cycles", refused(errno))]).unwrap();
+            assert!(issue.hint.unwrap().contains("perf_event_paranoid"));
         }
     }
 
@@ -285,7 +285,8 @@ mod tests {
     /// Software events work where hardware ones do not: the same code counts page faults of threads started later.
     #[test]
     fn threads_started_later_are_counted() {
-        let Ok(mut tally) = Tally::attach_tally(std::process::id(), Software::PAGE_FAULTS) else {
+        let Ok(mut tally) = EventTally::attach_tally(std::process::id(), Software::PAGE_FAULTS)
+        else {
             // Containers may forbid the whole call; the issue of `attach` covers that.
             return;
         };

@@ -99,7 +99,7 @@ fn read_head(folder: &Path, common: &Path) -> Option<String> {
 fn packed_ref(common: &Path, name: &str) -> Option<String> {
     let text = read_text(&common.join("packed-refs"))?;
     let mut lines = text.lines().filter_map(|line| line.split_once(' '));
-    let (commit, _) = lines.find(|(_, found)| *found == name)?;
+    let (commit, _) = lines.find(|(_, reference)| *reference == name)?;
     is_commit(commit).then(|| commit.to_owned())
 }
 
@@ -261,8 +261,8 @@ mod tests {
         ] {
             fs::write(&config, format!("{before}{hostile}")).unwrap();
             fs::write(folder.path().join("file"), &hostile).unwrap();
-            let found = find_revision(folder.path()).unwrap();
-            assert!(found.starts_with(&commit), "{hostile}");
+            let revision = find_revision(folder.path()).unwrap();
+            assert!(revision.starts_with(&commit), "{hostile}");
             assert!(!ran.exists(), "{hostile}");
         }
     }

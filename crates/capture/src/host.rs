@@ -98,7 +98,7 @@ fn proc_field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value.trim())
 }
 
-/// `24601234 kB` as bytes.
+/// Parses a size such as `24601234 kB`.
 fn parse_kibibytes(value: &str) -> Option<Bytes> {
     let number: u64 = value.strip_suffix("kB")?.trim().parse().ok()?;
     Some(Bytes(number.checked_mul(1024)?))

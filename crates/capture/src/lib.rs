@@ -4,6 +4,7 @@ pub mod calibration;
 pub mod clock;
 pub mod counters;
 pub mod dataset;
+pub mod doctor;
 mod git;
 pub mod host;
 pub mod host_stacks;

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use llmprof_capture::{
-    process::{Interrupt, Launch},
+    process::{Interrupt, Launch, Stop},
     runner::{
         Backend, Client, Limits, Problem,
         protocol::{
@@ -87,4 +87,17 @@ fn an_interrupt_ends_the_step_and_the_worker() {
     let ended = client.abort(&mut interrupt).unwrap();
     assert_eq!(ended.describe(), "killed by signal 15");
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
+
+    // What is started afterwards ends too: the signal may come between a look at it and the start of a command, and before
+    // somebody else listens.
+    let mut later = Interrupt::install().unwrap();
+    for interrupt in [&mut interrupt, &mut later] {
+        let sleeper = Launch::new("sleep").arg("300");
+        let mut child = sleeper.spawn(logs.path(), "sleeper").unwrap();
+        let ended = child.wait(interrupt, None).unwrap();
+        assert_eq!(ended.stopped, Some(Stop::Interrupted));
+    }
+    let refused = Client::start(&launch, logs.path(), "worker", limits, &mut later);
+    let refused = refused.err().unwrap();
+    assert!(matches!(refused.problem, Problem::Interrupted), "{refused}");
 }

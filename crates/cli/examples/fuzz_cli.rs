@@ -30,14 +30,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 #[global_allocator]
-static MEMORY: memory::Counting = memory::Counting;
+static MEMORY: memory::CountingAllocator = memory::CountingAllocator;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     let mut targets = Vec::new();
     for name in other_inputs::FORMATS {
         let folder = fuzz.clone();
-        targets.push(runner::Target {
+        targets.push(runner::FuzzTarget {
             name,
             seeds: seeds::Seeds::read(&fuzz, name)?,
             read: Box::new(move |bytes| other_inputs::read(&folder, name, bytes)),
@@ -45,8 +45,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
     let here = std::env::current_exe()?;
     let program = here.parent().and_then(Path::parent).ok_or("no folder")?;
-    let server = mcp::Server::new(&program.join("llmprof"), &fuzz);
-    targets.push(runner::Target {
+    let server = mcp::McpServer::new(&program.join("llmprof"), &fuzz);
+    targets.push(runner::FuzzTarget {
         name: mcp::FORMAT,
         seeds: seeds::Seeds::read(&fuzz, mcp::FORMAT)?,
         read: Box::new(move |bytes| server.read(bytes)),

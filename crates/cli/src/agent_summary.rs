@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use llmprof_view::agent::{Asked, Caller, Question};
+use llmprof_view::agent::{AgentQuestion, Asked, Caller};
 
 use crate::{failure::Failure, output::Output, viewing};
 
@@ -13,7 +13,7 @@ pub(crate) fn print_summary(run: &Path, output: &mut Output) -> Result<(), Failu
         caller: Caller::Shell,
         run: run.display().to_string(),
     };
-    match opened.ask(&asked, &Question::Summary) {
+    match opened.ask(&asked, &AgentQuestion::Summary) {
         Ok(text) | Err(text) => output.line(&text),
     }
 }

@@ -6,7 +6,6 @@ use llmprof_config::hydra::{self, App, FileTree, Host};
 
 use crate::{failure::Failure, shipped_models, unknown_option};
 
-/// The shipped config tree.
 pub(crate) const EMBEDDED: FileTree = include!(concat!(env!("OUT_DIR"), "/conf.rs"));
 /// The project's own tree, where there is one.
 const PROJECT_CONF: &str = "conf";
@@ -72,6 +71,32 @@ pub(crate) fn own_failure(error: hydra::Error) -> Failure {
     Failure::from(error).hint(hints.join("\n"))
 }
 
+/// Commands that take settings as `KEY=VALUE`.
+const WITH_SETTINGS: [&str; 6] = ["run", "predict", "simulate", "plan", "model", "config"];
+
+/// The setting that an unknown flag stands for: of `run --batch 4`, `runtime.batch_size`.
+pub(crate) fn setting_of_flag(command: &str, flag: &str) -> Option<String> {
+    if !WITH_SETTINGS.contains(&command) {
+        return None;
+    }
+    let key = flag
+        .trim_start_matches('-')
+        .split('=')
+        .next()?
+        .replace('-', "_");
+    let host = host().ok()?;
+    let line = format!("{key}=null");
+    let composed = llmprof(&host.cwd).compose(&[line], hydra::RunMode::Run, &host);
+    let Err(error) = composed else {
+        return Some(format!("settings have no dashes: {key}=VALUE"));
+    };
+    let failure = own_failure(error);
+    let meant = failure.advice()?.lines().next()?.to_owned();
+    meant
+        .starts_with("did you mean")
+        .then(|| format!("settings are KEY=VALUE, without dashes: {meant}"))
+}
+
 /// Whether a key that does not exist would name the GPU.
 fn names_device(key: &str) -> bool {
     let last = key.rsplit('.').next().unwrap_or(key);
@@ -94,7 +119,6 @@ pub(crate) fn llmprof(cwd: &Path) -> App {
     }
 }
 
-/// The shipped tree alone.
 pub(crate) fn shipped() -> App {
     App {
         job_name: "llmprof".to_owned(),

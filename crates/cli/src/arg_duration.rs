@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// More seconds than anybody waits, and few enough to add to any clock.
-const LONGEST_S: f64 = 1e9;
+const DURATION_MAX_S: f64 = 1e9;
 
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let split = text
@@ -24,8 +24,8 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         .parse::<f64>()
         .map_err(|error| error.to_string())?
         * scale;
-    if seconds > LONGEST_S {
-        Err(format!("a time must be at most {LONGEST_S} s"))
+    if seconds > DURATION_MAX_S {
+        Err(format!("a time must be at most {DURATION_MAX_S} s"))
     } else if seconds > 0.0 {
         Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
     } else {

@@ -13,6 +13,8 @@ pub(crate) struct LoadArgs {
         long,
         visible_alias = "request-rate",
         value_name = "R",
+        allow_hyphen_values = true,
+        value_parser = parse_rate,
         conflicts_with = "concurrency"
     )]
     pub(crate) rate: Option<f64>,
@@ -20,7 +22,12 @@ pub(crate) struct LoadArgs {
     #[arg(long, requires = "rate", conflicts_with = "burstiness")]
     pub(crate) constant: bool,
     /// With --rate: gamma-distributed inter-arrival times of this shape; below 1 bursty, 1 is Poisson.
-    #[arg(long, value_name = "B", requires = "rate")]
+    #[arg(
+        long,
+        value_name = "B",
+        requires = "rate",
+        allow_negative_numbers = true
+    )]
     pub(crate) burstiness: Option<f64>,
     /// Requests in flight in a closed loop [default: 1].
     #[arg(long, value_name = "C")]
@@ -48,11 +55,24 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// With --trace: replay it this many times faster.
-    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 1.0,
+        allow_negative_numbers = true
+    )]
     pub(crate) speedup: f64,
     /// Seed of arrivals, lengths and prompts.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
+}
+
+/// `2`, `2/s`, `inf`.
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix("/s").unwrap_or(text).trim();
+    number
+        .parse()
+        .map_err(|_| "a rate is a number of requests per second: 2, 0.5, inf".to_owned())
 }
 
 impl LoadArgs {
@@ -93,5 +113,24 @@ impl LoadArgs {
             None if self.constant => Arrivals::Constant { rate },
             None => Arrivals::Poisson { rate },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_may_state_its_unit() {
+        for (text, rate) in [
+            ("2", 2.0),
+            ("2/s", 2.0),
+            ("0.5", 0.5),
+            ("inf", f64::INFINITY),
+        ] {
+            assert_eq!(parse_rate(text), Ok(rate), "{text}");
+        }
+        let why = parse_rate("2/min").unwrap_err();
+        assert!(why.contains("requests per second"), "{why}");
     }
 }

@@ -244,7 +244,8 @@ Examples:
   llmprof hardware show h200
   llmprof hardware measure                         this CPU, for hardware.spec=auto
   llmprof hardware show 'NVIDIA H100 80GB HBM3' --json
-  llmprof hardware show my_device.yaml             a custom device file")]
+  llmprof hardware show my_device.yaml             a custom device file
+  llmprof hardware show custom_npu --yaml          a template for one")]
     Hardware {
         #[command(subcommand)]
         command: HardwareCommand,
@@ -372,6 +373,9 @@ pub(crate) struct RunArgs {
     /// The model, by its Hugging Face config.json: model=local model.config=FILE.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// The run directory, as hydra.run.dir=DIR; with --multirun that of the sweep [default: runs/NAME/MODEL/TIME].
+    #[arg(short, long, value_name = "DIR", conflicts_with = "attach")]
+    pub(crate) output: Option<PathBuf>,
     /// Print the commands that the run would start, and stop.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -418,8 +422,8 @@ pub(crate) enum InfoKind {
 }
 
 impl HydraArgs {
-    pub(crate) fn into_command(self) -> hydra::Command {
-        hydra::Command {
+    pub(crate) fn into_command(self) -> hydra::HydraCommand {
+        hydra::HydraCommand {
             config_path: self.config_path,
             config_name: self.config_name,
             config_dir: self.config_dir,
@@ -431,11 +435,11 @@ impl HydraArgs {
             package: self.package,
             resolve: self.resolve,
             info: self.info.map(|kind| match kind {
-                InfoKind::All => hydra::Info::All,
-                InfoKind::Config => hydra::Info::Config,
-                InfoKind::Defaults => hydra::Info::Defaults,
-                InfoKind::DefaultsTree => hydra::Info::DefaultsTree,
-                InfoKind::Searchpath => hydra::Info::SearchPath,
+                InfoKind::All => hydra::InfoTopic::All,
+                InfoKind::Config => hydra::InfoTopic::Config,
+                InfoKind::Defaults => hydra::InfoTopic::Defaults,
+                InfoKind::DefaultsTree => hydra::InfoTopic::DefaultsTree,
+                InfoKind::Searchpath => hydra::InfoTopic::SearchPath,
             }),
             run: self.run,
             multirun: self.multirun,
@@ -510,7 +514,7 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
     /// Only reduce each rank to a summary in the folder of -o; ranks that it has are not read again.
-    #[arg(long, conflicts_with_all = ["join", "launcher", "view"])]
+    #[arg(long, conflicts_with_all = ["join", "launcher", "view", "model", "config", "device"])]
     pub(crate) summary_only: bool,
     /// Join the rank summaries of a folder as one run.
     #[arg(long, value_name = "DIR", conflicts_with = "launcher")]
@@ -522,7 +526,7 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) memory: Option<Bytes>,
     /// Read ranks as an array job of Slurm and join them in a dependent one.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["view", "json", "format"])]
     pub(crate) launcher: Option<ImportLauncher>,
     /// Open report.html in the browser.
     #[arg(long, conflicts_with_all = ["view", "summary_only", "launcher"])]
@@ -546,8 +550,8 @@ pub(crate) enum ImportLauncher {
 /// Which run is analyzed again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AnalyzeArgs {
-    /// The run directory.
-    pub(crate) run: PathBuf,
+    /// The run directory [default: the newest run below ./runs].
+    pub(crate) run: Option<PathBuf>,
     /// Device for the roofline instead of the one the profile names.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
@@ -559,8 +563,8 @@ pub(crate) struct AnalyzeArgs {
 /// Which run is reported again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReportArgs {
-    /// The run directory.
-    pub(crate) run: PathBuf,
+    /// The run directory [default: the newest run below ./runs].
+    pub(crate) run: Option<PathBuf>,
     /// Open report.html in the browser.
     #[arg(long)]
     pub(crate) open: bool,
@@ -569,8 +573,8 @@ pub(crate) struct ReportArgs {
 /// What is written, and for whom.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExportArgs {
-    /// The run directory.
-    pub(crate) run: PathBuf,
+    /// The run directory [default: the newest run below ./runs].
+    pub(crate) run: Option<PathBuf>,
     /// The format; `perfetto` is pftrace.
     #[arg(long, value_enum, default_value = "pftrace")]
     pub(crate) to: ExportFormat,
@@ -587,7 +591,7 @@ pub(crate) enum ExportFormat {
     Pftrace,
     /// Chrome JSON, which Perfetto opens.
     Chrome,
-    /// A SQLite file with documented tables.
+    /// A SQLite file with the tables of `llmprof query` and of the trace.
     Sqlite,
     /// The tables of `llmprof query` as Parquet files for DuckDB, pandas and Spark, in folders `run=NAME/rank=N`. Needs a build with `--features parquet`.
     Parquet,
@@ -613,10 +617,10 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "RUN")]
     pub(crate) from: Option<PathBuf>,
     /// Target TTFT: show what it would need (200ms, 1.5s).
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) ttft: Option<Duration>,
     /// Target TPOT: show what it would need.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     pub(crate) tpot: Option<Duration>,
     /// Rank changes of one request by predicted gain, each with the overrides that try it.
     #[arg(long)]
@@ -711,6 +715,9 @@ pub(crate) enum HardwareCommand {
         /// Print JSON.
         #[arg(long)]
         json: bool,
+        /// Print the YAML file of a built-in device, to start your own from: that of custom_npu documents every key.
+        #[arg(long, conflicts_with = "json")]
+        yaml: bool,
     },
 }
 
@@ -852,7 +859,7 @@ mod tests {
     use super::*;
     use crate::{
         app,
-        plan::{Purpose, plan},
+        plan::{PlanPurpose, plan},
     };
 
     fn of_the_flag(text: &str) -> Result<Option<Share>, String> {
@@ -868,7 +875,7 @@ mod tests {
         let host = app::host().unwrap();
         let line = format!("pipeline.cupti.overhead={text}");
         let composed = app::llmprof(&host.cwd).compose(&[line], RunMode::Run, &host);
-        plan(&composed.unwrap(), Purpose::Paper)
+        plan(&composed.unwrap(), PlanPurpose::Paper)
             .map(|plan| plan.pipeline.cupti.overhead)
             .map_err(|failure| failure.to_string())
     }

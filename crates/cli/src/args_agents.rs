@@ -7,9 +7,9 @@ use clap::ValueEnum;
 /// What is explained.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
-    /// A run directory, or a profile of any format that `import` reads.
+    /// A run directory, or a profile of any format that `import` reads [default: the newest run below ./runs].
     #[arg(value_name = "RUN|FILE")]
-    pub(crate) run: PathBuf,
+    pub(crate) run: Option<PathBuf>,
     /// What to explain: findings, kernels, finding=N, kernel=N, phase=NAME, step=N, request=N or window=FROM..TO (ns) [default: the run in short].
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,

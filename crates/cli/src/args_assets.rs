@@ -1,8 +1,12 @@
 //! Arguments of the commands around a project: init, bootstrap, dataset, externals.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
-use clap::Subcommand;
+use clap::{
+    Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use llmprof_assets::dataset::SampleFormat;
 
 /// How changes are made.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -91,7 +95,7 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Prepare a variant beside source-data: a sample, a split, what a list names, or token ids.
+    /// Prepare a variant beside source-data: a sample, a split, what a list names, token ids, or another file format.
     #[command(after_help = "\
 Examples:
   llmprof dataset variant openwebtext --samples 1000 --seed 7       subset-1000
@@ -107,7 +111,7 @@ Examples:
 pub(crate) struct VariantArgs {
     /// The dataset.
     pub(crate) dataset: String,
-    /// Name of the variant [default: subset-N, the list's name, tokenized-FOLDER].
+    /// Name of the variant [default: subset-N, the list's name, tokenized-FOLDER, as-FORMAT].
     pub(crate) name: Option<String>,
     /// Take this many samples at random.
     #[arg(long, value_name = "N", group = "which")]
@@ -124,6 +128,9 @@ pub(crate) struct VariantArgs {
     /// Store token ids instead of texts: a tokenizer.json, or its directory.
     #[arg(long, value_name = "PATH")]
     pub(crate) tokenizer: Option<PathBuf>,
+    /// File format of the samples [default: jsonl].
+    #[arg(long, value_parser = sample_format_parser(), conflicts_with = "list")]
+    pub(crate) format: Option<SampleFormat>,
     /// Start from this variant.
     #[arg(long, value_name = "VARIANT", default_value = "source-data")]
     pub(crate) from: String,
@@ -135,6 +142,12 @@ pub(crate) struct VariantArgs {
     pub(crate) replace: bool,
     #[command(flatten)]
     pub(crate) consent: Consent,
+}
+
+fn sample_format_parser() -> impl TypedValueParser<Value = SampleFormat> {
+    let by_extension = BTreeMap::from(SampleFormat::BY_EXTENSION);
+    PossibleValuesParser::new(SampleFormat::BY_EXTENSION.map(|(extension, _)| extension))
+        .map(move |extension| by_extension[extension.as_str()])
 }
 
 /// One part of a split: `train=0.9`.

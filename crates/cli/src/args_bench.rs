@@ -106,7 +106,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, conflicts_with = "gpus")]
     pub(crate) no_telemetry: bool,
     #[command(flatten)]
-    pub(crate) profile: ProfileArgs,
+    pub(crate) profile: ServerProfileArgs,
     #[command(flatten)]
     pub(crate) serve: ServeArgs,
     /// Show results of other load generators instead: `vllm bench serve`, SGLang, AIPerf.
@@ -142,7 +142,7 @@ pub(crate) struct ServedArgs {
 
 /// The server's own profiler.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct ProfileArgs {
+pub(crate) struct ServerProfileArgs {
     /// Start and stop the server's own profiler during the load (/start_profile, /stop_profile of vLLM and SGLang).
     #[arg(long)]
     pub(crate) profile: bool,
@@ -202,6 +202,9 @@ fn bounds(text: &str) -> Result<(f64, f64), String> {
     };
     match text.split_once(':').map(|(a, b)| (rate(a), rate(b))) {
         Some((Some(least), Some(most))) if least <= most => Ok((least, most)),
+        Some((Some(most), Some(least))) => {
+            Err(format!("the lower rate comes first: {least}:{most}"))
+        }
         _ => Err(format!(
             "two rates between {RATE_MIN} and {RATE_MAX}, such as 1:64"
         )),

@@ -28,7 +28,7 @@ pub(crate) struct CompareArgs {
     /// Difference that does not matter: an interval within it on both sides is `same`.
     #[arg(long, value_name = "SHARE", default_value = "2%")]
     pub(crate) resolution: Share,
-    /// Threshold: 'tpot<+3%', 'tokens_per_s>-5%', 'ttft:p99<200ms'. Exit code 1 only if the whole interval lies beyond it.
+    /// Threshold: 'tpot<+3%', 'tokens_per_s>-5%', 'ttft:p99<200ms'. Exit code 1 if the whole interval lies beyond it, or if a gate cannot be evaluated (a late client, a metric that a side lacks).
     #[arg(long, value_name = "GATE")]
     pub(crate) gate: Vec<Gate>,
     /// Exit code where the interval contains the threshold.

@@ -23,7 +23,7 @@ Examples:
   llmprof kernels profile top-kernels.yaml -o ncu/ -- python bench.py
   llmprof kernels profile top.yaml --timeline report.sqlite --tier full -o ncu/ -- python bench.py
   llmprof kernels profile top-kernels.yaml --dry-run -- python bench.py")]
-    Profile(ProfileArgs),
+    Profile(KernelProfileArgs),
     /// Read counters: class, roofline, occupancy, stalls and advice for each kernel.
     ///
     /// Nsight Compute reports (.ncu-rep), pages (--csv), directories of them, or a run.
@@ -66,7 +66,7 @@ pub(crate) enum TierArg {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ProfileArgs {
+pub(crate) struct KernelProfileArgs {
     /// What `llmprof kernels top` wrote.
     #[arg(value_name = "YAML")]
     pub(crate) kernels: PathBuf,

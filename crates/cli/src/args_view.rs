@@ -41,15 +41,18 @@ pub(crate) struct ShowArgs {
 /// What is asked of a run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct QueryArgs {
-    /// A run directory, or a profile of any format that `import` reads.
+    /// A run directory, or a profile of any format that `import` reads [default: the newest run below ./runs].
     #[arg(value_name = "RUN|FILE")]
-    pub(crate) run: PathBuf,
+    pub(crate) run: Option<PathBuf>,
     /// One SELECT. Without it, the tables and their columns are printed.
     #[arg(value_name = "SQL")]
     pub(crate) sql: Option<String>,
     /// Output format.
     #[arg(long, value_enum, default_value = "table")]
     pub(crate) format: QueryFormat,
+    /// Print JSON: --format json.
+    #[arg(long, conflicts_with = "format")]
+    pub(crate) json: bool,
     /// Print at most this many rows.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub(crate) limit: usize,

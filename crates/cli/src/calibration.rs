@@ -5,7 +5,7 @@ use llmprof_capture::calibration::{
 };
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_report::text::calibration as text;
-use llmprof_theory::device::{Calibration, Device, schema::DeviceFile};
+use llmprof_theory::device::{Device, DeviceCalibration, schema::DeviceFile};
 
 use crate::{clock, failure::Failure};
 
@@ -52,7 +52,7 @@ pub(crate) fn keep(file: &CalibrationFile, new: &DeviceFile) -> Result<(), Failu
     if let Some(taken) = new
         .calibration
         .as_ref()
-        .and_then(Calibration::excess_disturbance)
+        .and_then(DeviceCalibration::excess_disturbance)
     {
         Failure::new(text::disturbed(
             taken,
@@ -92,7 +92,7 @@ mod tests {
     fn peaks_of_a_busy_machine_are_doubted() {
         let mut device = Catalog::embedded().by_name("xeon_8480").unwrap();
         assert_eq!(doubt(&device), None);
-        let mut calibration = Calibration {
+        let mut calibration = DeviceCalibration {
             method: 1,
             threads: 2,
             other_programs: Some(0.1),
@@ -104,9 +104,9 @@ mod tests {
         calibration.other_programs = Some(0.48);
         calibration.outdone = true;
         device.calibration = Some(calibration.clone());
-        let found = doubt(&device).unwrap();
+        let issue = doubt(&device).unwrap();
         assert_eq!(
-            (found.code.as_str(), &found.values["share"]),
+            (issue.code.as_str(), &issue.values["share"]),
             ("hardware.disturbed", &0.48.into())
         );
         assert_eq!(

@@ -7,6 +7,7 @@ use std::{
 };
 
 use llmprof_assets::{AssetError, Changes, ProjectLock, project};
+use llmprof_record::store::no_room_hint;
 
 use crate::{
     args_assets::Consent,
@@ -19,7 +20,10 @@ pub(super) const DIFFERS: u8 = 1;
 
 impl From<AssetError> for Failure {
     fn from(error: AssetError) -> Self {
-        let hint = error.hint();
+        let hint = match &error {
+            AssetError::Io { path, source, .. } => no_room_hint(source, path),
+            _ => error.hint(),
+        };
         Self::new(error.to_string()).hint(hint)
     }
 }
@@ -28,7 +32,7 @@ impl From<AssetError> for Failure {
 pub(super) fn here() -> Result<PathBuf, Failure> {
     let cwd = std::env::current_dir()
         .map_err(|error| Failure::new(format!("cannot tell the working directory: {error}")))?;
-    Ok(project::around(&cwd))
+    Ok(project::find_project(&cwd))
 }
 
 /// Holds others off while a project is changed.
@@ -39,7 +43,7 @@ pub(super) fn lock(project: &Path) -> Result<ProjectLock, Failure> {
             project.display()
         ));
     };
-    Ok(ProjectLock::take(project, waiting)?)
+    Ok(ProjectLock::acquire(project, waiting)?)
 }
 
 /// Prints what would be done and, where that is agreed to, does it.

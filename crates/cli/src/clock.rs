@@ -1,40 +1,28 @@
-//! The time of day, as manifests have it.
+//! The time of day, as manifests have it. The wall clock is read once: setting it during a run moves no time against another.
 
-use std::time::SystemTime;
-
+use llmprof_record::clock::unix_now;
 use llmprof_units::Nanos;
 
 /// Now, in UTC to the millisecond.
 pub(crate) fn now() -> String {
-    match timestamp(SystemTime::now()) {
-        Ok(now) => now
-            .round(jiff::Unit::Millisecond)
-            .unwrap_or(now)
-            .to_string(),
-        Err(seconds) => format!("@{seconds}"),
-    }
+    let now = timestamp(unix_now());
+    now.round(jiff::Unit::Millisecond)
+        .unwrap_or(now)
+        .to_string()
 }
 
 /// A time since 1970, in UTC.
 pub(crate) fn at_unix_ns(time: Nanos) -> String {
-    jiff::Timestamp::from_nanosecond(i128::from(time.0)).map_or_else(
-        |_| format!("@{}", time.0 / 1_000_000_000),
-        |at| at.to_string(),
-    )
+    timestamp(time).to_string()
 }
 
-/// Now in local time. A clock past the year 9999 is taken to stand at its end.
 pub(crate) fn local() -> jiff::Zoned {
-    let now = timestamp(SystemTime::now()).unwrap_or(jiff::Timestamp::MAX);
-    now.to_zoned(jiff::tz::TimeZone::system())
+    timestamp(unix_now()).to_zoned(jiff::tz::TimeZone::system())
 }
 
-/// A time of day, or its seconds since 1970 where it has a year of five digits.
-fn timestamp(time: SystemTime) -> Result<jiff::Timestamp, u64> {
-    jiff::Timestamp::try_from(time).map_err(|_| {
-        let since = time.duration_since(SystemTime::UNIX_EPOCH);
-        since.map_or(0, |since| since.as_secs())
-    })
+fn timestamp(time: Nanos) -> jiff::Timestamp {
+    jiff::Timestamp::from_nanosecond(i128::from(time.0))
+        .expect("64 bits of nanoseconds end in the year 2262")
 }
 
 /// Now in local time, to the microsecond, as the last part of a run directory: the pattern of `hydra.run.dir`.
@@ -47,10 +35,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_year_of_five_digits_is_no_panic() {
-        let late = SystemTime::UNIX_EPOCH + std::time::Duration::from_mins(5_000_000_000);
-        assert_eq!(timestamp(late), Err(300_000_000_000));
-        assert_eq!(local().year() / 1000, 2);
+    fn every_nanosecond_has_a_date() {
+        assert_eq!(at_unix_ns(Nanos(0)), "1970-01-01T00:00:00Z");
+        for (time, year) in [(i64::MIN, "1677"), (i64::MAX, "2262")] {
+            let date = at_unix_ns(Nanos(time));
+            assert!(date.starts_with(year), "{date}");
+        }
     }
 
     #[test]

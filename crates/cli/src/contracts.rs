@@ -4,10 +4,15 @@ use std::collections::BTreeMap;
 
 use llmprof_analysis::{
     Analysis, CaptureCost, compare::Comparison, run_metrics::RunMetrics, statics::Statics,
-    trace::scaled::Scaled, trtexec::EngineLayers,
+    trace::scaled::ScaledTrace, trtexec::EngineLayers,
+};
+use llmprof_assets::{
+    dataset::{SampleRow, Statistics},
+    externals::HubSnapshot,
 };
 use llmprof_grounding::Info;
-use llmprof_load::{results::ForeignResult, server::window::Window};
+use llmprof_load::{offline::OfflineLine, results::ForeignResult, server::window::Window};
+use llmprof_predict::KernelCurves;
 use llmprof_record::{
     communication::Communication,
     counters::Counters,
@@ -19,8 +24,10 @@ use llmprof_record::{
     serving::{RequestRecord, ServedLoad},
     store::{self, Manifest},
 };
+use llmprof_theory::device::schema::DeviceFile;
 use llmprof_traffic::{figures::LoadSummary, sweep::Sweep};
 use llmprof_view::agent::answer_schemas;
+use schemars::JsonSchema;
 use serde_json::Value;
 
 use crate::commands;
@@ -58,6 +65,7 @@ fn run_files() -> Vec<NamedSchema> {
         contract::<ServedLoad>("load", 1, "load.json"),
         contract::<RequestRecord>("requests", 1, "a line of requests.jsonl"),
         contract::<OfflineJob>("offline_job", 1, "server/job.json"),
+        contract::<OfflineLine>("offline_result", 1, "a line of server/result.jsonl"),
         contract::<Window>("metrics_window", 1, "server/metrics_window.json"),
         contract::<HostFacts>("env", 1, "env.json"),
         contract::<Vec<CodeRevision>>("sources", 1, "sources.json"),
@@ -67,7 +75,7 @@ fn run_files() -> Vec<NamedSchema> {
         contract::<AllocatorFile<'_>>("allocator", 1, "allocator.json"),
         contract::<Communication>("communication", 1, "communication.json"),
         contract::<Vec<Summary>>("summaries", 1, "summaries.json"),
-        contract::<Scaled>("slices", 1, "slices.json"),
+        contract::<ScaledTrace>("slices", 1, "slices.json"),
         contract::<BTreeMap<String, CaptureCost>>("overhead", 1, "torch_profiler/overhead.json"),
         contract::<RankSummary>("rank", 1, "the JSON of a file in ranks/"),
         contract::<Prediction>("prediction", 1, "a line of predictions/predictions.jsonl"),
@@ -93,8 +101,54 @@ fn other_files() -> Vec<NamedSchema> {
             1,
             "llmprof import --summary-only --json",
         ),
+        contract::<BTreeMap<String, Statistics>>(
+            "statistics",
+            1,
+            "analysis/statistics.json of a dataset",
+        ),
+        contract::<SampleRow>(
+            "samples_row",
+            1,
+            "a line of data/samples.jsonl of a variant",
+        ),
+        contract::<HubSnapshot>("hub_snapshot", 1, ".llmprof-snapshot.json"),
+        contract::<DeviceFile>("device", 1, "the file that llmprof hardware measure writes"),
+        contract::<KernelCurves>(
+            "curves",
+            1,
+            "NAME.curves.json of llmprof hardware measure --gpu",
+        ),
+        contract::<PytestBaselines>("pytest_baselines", 1, "llmprof-baselines.json"),
         contract::<Vec<ForeignResult>>("bench_import", 1, "llmprof bench --import FILE --json"),
     ]
+}
+
+/// Values that tests of pytest are compared with.
+#[derive(JsonSchema)]
+#[expect(
+    dead_code,
+    reason = "python/llmprof_harness/regression.py writes the file"
+)]
+struct PytestBaselines {
+    /// Version of this layout.
+    schema_version: u32,
+    /// By machine, then by name of the value.
+    machines: BTreeMap<String, BTreeMap<String, PytestBaseline>>,
+}
+
+/// One value that a test measured.
+#[derive(JsonSchema)]
+#[expect(
+    dead_code,
+    reason = "python/llmprof_harness/regression.py writes the file"
+)]
+struct PytestBaseline {
+    /// What was measured, one number for each repetition.
+    values: Vec<f64>,
+    /// Unit of the values; empty for counts.
+    unit: String,
+    /// When it was measured (RFC 3339).
+    kept: String,
 }
 
 #[cfg(test)]

@@ -12,8 +12,14 @@ use crate::commands::{
     init, kernels, man, model, plan, predict, query, record, report, runs, simulate, worker,
 };
 use crate::{
-    agents, args::Command, comparing, failure::Failure, jobs, output::Output,
-    profiles::request::local_model, serving, viewing,
+    agents,
+    args::{Command, RunArgs},
+    comparing,
+    failure::Failure,
+    jobs,
+    output::Output,
+    profiles::request::{local_model, path_override},
+    serving, viewing,
 };
 
 /// What llmprof and its completion scripts ask of llmprof, not people: `worker`, a tokenizer, a job of a cluster's sweep, the guard of a power
@@ -58,18 +64,41 @@ fn name_model(config: Option<&Path>, overrides: &mut Vec<String>) {
     }
 }
 
+/// Puts what `-o DIR` means before the overrides.
+fn name_directory(args: &mut RunArgs) -> Result<(), Failure> {
+    let Some(dir) = args.output.take() else {
+        return Ok(());
+    };
+    let key = if args.hydra.multirun {
+        "hydra.sweep.dir"
+    } else {
+        "hydra.run.dir"
+    };
+    let overrides = &mut args.hydra.overrides;
+    let names_it = |text: &&String| text.split('=').next() == Some(key);
+    if let Some(other) = overrides.iter().find(names_it) {
+        return Err(
+            Failure::new(format!("-o and {other} both name the directory"))
+                .hint("give one of them".to_owned()),
+        );
+    }
+    overrides.push(path_override(key, &dir));
+    Ok(())
+}
+
 /// Does what was asked; the exit code says how it went.
 pub(crate) fn dispatch(command: Command, output: &mut Output) -> Result<ExitCode, Failure> {
     match command {
         Command::Config(args) => config::config(args, output)?,
         Command::Run(mut args) => {
             name_model(args.config.as_deref(), &mut args.hydra.overrides);
+            name_directory(&mut args)?;
             return jobs::run(args, output);
         }
         Command::Record(args) => return Ok(record::record(&args, output)),
         Command::Bench(args) => return serving::bench(&args, output),
         Command::Compare(args) => return comparing::compare(&args, output),
-        Command::Import(args) => import::import(&args, output)?,
+        Command::Import(args) => import::import(args, output)?,
         Command::Analyze(args) => analyze::analyze(&args, output)?,
         Command::Report(args) => report::report(&args, output)?,
         Command::Export(args) => export::export(&args, output)?,

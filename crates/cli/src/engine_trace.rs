@@ -5,10 +5,10 @@ use std::path::Path;
 use llmprof_analysis::{Served, engine_steps, judged_device};
 use llmprof_record::{run::RunRecord, serving::EngineStep};
 
-use crate::{failure::Failure, profiles, subject::Subject};
+use crate::{failure::Failure, profiles, subject::RunSubject};
 
 /// The steps of a trace; none where its program labels none. Of a model that is known they have a roofline.
-pub(crate) fn load(path: &Path, subject: Option<&Subject>) -> Result<Vec<EngineStep>, Failure> {
+pub(crate) fn load(path: &Path, subject: Option<&RunSubject>) -> Result<Vec<EngineStep>, Failure> {
     let mut record = profiles::read(&[path.to_owned()])?;
     // The device's events come after the steps in a file: those of the last steps would be idle.
     let mut issues = record.traces.iter().flat_map(|one| &one.trace.issues);

@@ -1,8 +1,17 @@
 //! Errors as a person sees them: what was being done, to what, what was found, what would fix it.
 
-use std::{fmt, io::Write as _, sync::Arc};
+use std::{
+    fmt,
+    io::{self, Write as _},
+    path::Path,
+    sync::Arc,
+};
 
-use llmprof_record::{run::RecordError, secrets::without_known, store::StoreError};
+use llmprof_record::{
+    run::RecordError,
+    secrets::without_known,
+    store::{StoreError, no_room_hint},
+};
 use llmprof_units::{printable, printable_in_place};
 use miette::{Diagnostic, GraphicalReportHandler, LabeledSpan, NamedSource, SourceCode};
 
@@ -11,19 +20,18 @@ pub(crate) const EXIT_CODE: u8 = 2;
 
 /// A text with the place in it that is wrong.
 #[derive(Debug)]
-struct Place {
+struct MarkedText {
     source: NamedSource<Arc<str>>,
     start: usize,
     length: usize,
     label: String,
 }
 
-/// Why a command stopped.
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
     hint: Option<String>,
-    place: Option<Box<Place>>,
+    place: Option<Box<MarkedText>>,
 }
 
 impl Failure {
@@ -34,6 +42,12 @@ impl Failure {
             hint: None,
             place: None,
         }
+    }
+
+    /// A file that cannot be written, with the remedy for a full disk.
+    pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Self {
+        Self::new(format!("cannot write {}: {error}", path.display()))
+            .hint(no_room_hint(error, path))
     }
 
     /// A file was cut while it was mapped.
@@ -59,13 +73,17 @@ impl Failure {
         label: &str,
     ) -> Self {
         let length = span.len().min(text.len().saturating_sub(span.start));
-        self.place = Some(Box::new(Place {
+        self.place = Some(Box::new(MarkedText {
             source: NamedSource::new(printable(name), Arc::from(printable_in_place(text))),
             start: span.start.min(text.len()),
             length,
             label: printable(label).into_owned(),
         }));
         self
+    }
+
+    pub(crate) fn advice(&self) -> Option<&str> {
+        self.hint.as_deref()
     }
 
     /// What stopped it and what would fix it, where both must be one text.
@@ -149,6 +167,10 @@ impl Failure {
     pub(crate) fn directory(error: &StoreError, argument: &str) -> Self {
         let other = error.is_about_the_directory();
         let hint = error.hint();
+        let argument = match error.other_directory() {
+            Some(dir) => argument.replace("DIR", &dir.display().to_string()),
+            None => argument.to_owned(),
+        };
         Self::new(error.to_string()).hint(if other {
             let advice = hint.unwrap_or_else(|| "choose another directory".to_owned());
             Some(format!("{advice}: {argument}"))

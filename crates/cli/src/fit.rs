@@ -3,16 +3,16 @@
 use llmprof_capture::{host, telemetry::nvml};
 use llmprof_record::{
     issue::{Issue, IssueCode},
-    plan::{Place, Plan, RuntimeType},
+    plan::{ModelPlace, Plan, RuntimeType},
 };
-use llmprof_theory::{Memory, Model, Workload};
+use llmprof_theory::{MemoryFootprint, Model, Workload};
 use llmprof_units::{Bytes, DType};
 
-use crate::{failure::Failure, subject::Subject};
+use crate::{failure::Failure, subject::RunSubject};
 
 /// Refuses a run whose weights and KV cache alone are more than the memory it would run in. Where it does not fit the device
 /// that it is compared with, that is an issue: the comparison is with something that could not be run there.
-pub(crate) fn check(plan: &Plan, subject: &Subject) -> Result<Option<Issue>, Failure> {
+pub(crate) fn check(plan: &Plan, subject: &RunSubject) -> Result<Option<Issue>, Failure> {
     let Some(model) = &subject.model else {
         return Ok(None);
     };
@@ -44,7 +44,7 @@ pub(crate) fn check(plan: &Plan, subject: &Subject) -> Result<Option<Issue>, Fai
 
 /// The least that a run must hold: shorter prompts and fewer of them than asked for are run where a dataset has no more, and
 /// mapped weights need no memory of their own.
-fn least(plan: &Plan, model: &Model, workload: &Workload) -> Result<Memory, Failure> {
+fn least(plan: &Plan, model: &Model, workload: &Workload) -> Result<MemoryFootprint, Failure> {
     let mut workload = *workload;
     if plan.dataset.root.is_some() {
         workload.batch = 1;
@@ -66,18 +66,18 @@ fn least(plan: &Plan, model: &Model, workload: &Workload) -> Result<Memory, Fail
     Ok(needed)
 }
 
-fn memory(model: &Model, workload: &Workload, plan: &Plan) -> Result<Memory, Failure> {
+fn memory(model: &Model, workload: &Workload, plan: &Plan) -> Result<MemoryFootprint, Failure> {
     model
         .count_memory(workload)
         .map_err(|error| Failure::new(format!("model {}: {error}", plan.model.name)))
 }
 
 /// Whose memory a run is in, and how much that is; nothing where it cannot be known.
-fn memory_of(place: Place) -> Option<(String, Bytes)> {
+fn memory_of(place: ModelPlace) -> Option<(String, Bytes)> {
     match place {
-        Place::Cpu => Some(("this machine".to_owned(), host::memory_limit()?)),
-        Place::Mps | Place::Xpu(_) | Place::Hpu(_) => None,
-        Place::Cuda(index) => {
+        ModelPlace::Cpu => Some(("this machine".to_owned(), host::memory_limit()?)),
+        ModelPlace::Mps | ModelPlace::Xpu(_) | ModelPlace::Hpu(_) => None,
+        ModelPlace::Cuda(index) => {
             let facts = nvml::gpu_facts(None).ok()?;
             let gpu = facts.gpus.into_iter().find(|gpu| gpu.index == index)?;
             let name = gpu.name.unwrap_or_else(|| "GPU".to_owned());
@@ -86,7 +86,7 @@ fn memory_of(place: Place) -> Option<(String, Bytes)> {
     }
 }
 
-fn refusal(plan: &Plan, needed: &Memory, place: &str, memory: Bytes) -> Failure {
+fn refusal(plan: &Plan, needed: &MemoryFootprint, place: &str, memory: Bytes) -> Failure {
     let hint = if needed.weights > memory.0 {
         "a smaller model, or a device with more memory"
     } else {
@@ -102,7 +102,7 @@ fn refusal(plan: &Plan, needed: &Memory, place: &str, memory: Bytes) -> Failure 
 }
 
 /// What is needed: `weights 15.2 GB and KV cache 3.1 GB need 18.3 GB`.
-fn parts(needed: &Memory) -> String {
+fn parts(needed: &MemoryFootprint) -> String {
     let named = [
         (needed.weights, "weights"),
         (needed.kv_cache, "KV cache"),

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use llmprof_config::{
     node::{Node, Value},
-    source::Source,
+    source::SourceText,
     yaml,
 };
 use llmprof_record::{kernel_name::canonical, store::Folder};
@@ -40,7 +40,7 @@ pub(crate) fn of_run(run: &Path) -> Result<KernelNotes, Failure> {
 /// A list of `{raw_name, friendly_name, source_lib, data_shape, description}`, at the top or under one key.
 fn parse(name: &str, text: &str) -> Result<KernelNotes, Failure> {
     let failed = |what: String| Failure::new(format!("{name}: {what}"));
-    let source = Arc::new(Source::new(name.to_owned(), text.to_owned()));
+    let source = Arc::new(SourceText::new(name.to_owned(), text.to_owned()));
     let node = yaml::load_config(&source).map_err(|error| failed(error.to_string()))?;
     let Some(entries) = list(&node) else {
         return Err(failed("no list of kernels is in it".to_owned())

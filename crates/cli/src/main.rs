@@ -43,7 +43,7 @@ mod plan;
 mod profiles;
 mod progress;
 mod recording;
-mod run_rows;
+mod run_files;
 mod serving;
 mod shipped_models;
 mod stored;
@@ -57,7 +57,10 @@ mod weights;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::FromArgMatches as _;
+use clap::{
+    FromArgMatches as _,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use llmprof_capture::process::survive_file_size_limit;
 use llmprof_record::mapped::was_cut;
 
@@ -95,11 +98,25 @@ fn run() -> ExitCode {
         Ok(args) => args,
         Err(error) => {
             let _ = error.print();
+            tell_setting(&error, words.get(1));
             return usage_code(&error, words.get(1));
         }
     };
     threads::prepare();
     dispatch::dispatch(args.command, &mut output).unwrap_or_else(|failure| failed(&failure))
+}
+
+/// Says which setting was meant by a flag that does not exist.
+fn tell_setting(error: &clap::Error, command: Option<&OsString>) {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else {
+        return;
+    };
+    let command = command.and_then(|command| command.to_str());
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(setting) = command.and_then(|command| app::setting_of_flag(command, flag))
+    {
+        output::note(&format!("\n  tip: {setting}"));
+    }
 }
 
 fn failed(failure: &Failure) -> ExitCode {

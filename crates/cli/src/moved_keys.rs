@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use llmprof_config::{
-    hydra::{App, Command, Composed, Error, Host, Outcome, RunMode},
+    hydra::{App, CommandOutcome, Composed, Error, Host, HydraCommand, RunMode},
     node::{Node, Value},
 };
 
@@ -20,14 +20,8 @@ enum Move {
     Rate,
     /// A number becomes `cuda:N`.
     CudaDevice,
-    /// A list, where nothing is an empty one.
-    Listed,
     /// Options of nsys, without those that it does not have.
     NsysOptions,
-    /// The name of one NVTX range: `decode*` is `decode`, and nothing is the whole.
-    Range,
-    /// `true` becomes this value, `false` nothing.
-    Chosen(&'static str),
     /// This value is what llmprof does anyway; any other is refused by its old name.
     Always(&'static str),
 }
@@ -70,57 +64,8 @@ const MOVED: &[(&str, &str, Move)] = &[
     ),
     ("profiling.ncu.enable", "pipeline.ncu.enable", Move::Same),
     ("profiling.ncu.metrics", "pipeline.ncu.metrics", Move::Same),
-    (
-        "pipeline.ncu.ncu_cli.replay_mode",
-        "pipeline.ncu.replay_mode",
-        Move::Same,
-    ),
-    (
-        "pipeline.ncu.ncu_cli.metrics",
-        "pipeline.ncu.metrics",
-        Move::Listed,
-    ),
-    (
-        "pipeline.ncu.ncu_cli.sections",
-        "pipeline.ncu.sections",
-        Move::Listed,
-    ),
-    ("pipeline.ncu.ncu_cli.set", "pipeline.ncu.tier", Move::Same),
-    (
-        "pipeline.ncu.ncu_cli.nvtx.include",
-        "pipeline.ncu.range",
-        Move::Range,
-    ),
-    (
-        "pipeline.ncu.ncu_cli.target_processes",
-        "",
-        Move::Always("all"),
-    ),
-    (
-        "pipeline.ncu.ncu_cli.kernel_name_base",
-        "",
-        Move::Always("demangled"),
-    ),
-    ("pipeline.ncu.ncu_cli.export.csv", "", Move::Always("true")),
-    (
-        "pipeline.ncu.ncu_cli.force_overwrite",
-        "",
-        Move::Always("true"),
-    ),
-    ("pipeline.ncu.ncu_cli.kernel_name", "", Move::Always("null")),
-    ("pipeline.ncu.ncu_cli.launch_skip", "", Move::Always("null")),
-    (
-        "pipeline.ncu.ncu_cli.launch_count",
-        "",
-        Move::Always("null"),
-    ),
     ("profiling.outputs.write_ops_csv", "", Move::Always("true")),
     ("hardware.device_index", "device", Move::CudaDevice),
-    (
-        "use_flash_attn",
-        "runtime.attn_implementation",
-        Move::Chosen("flash_attention_2"),
-    ),
 ];
 
 /// Stages of older projects that are dropped where they are off, so that a version without them can run the rest.
@@ -128,7 +73,11 @@ const STAGES: [&str; 2] = ["pipeline.nsys", "pipeline.ncu"];
 
 /// Performs a Hydra command. Where an override names a key that moved, it is performed with the new name; where it names a key or a group that
 /// llmprof has and the project's own primary config lacks, it is added.
-pub(crate) fn perform(mut command: Command, app: &App, host: &Host) -> Result<Outcome, Error> {
+pub(crate) fn perform(
+    mut command: HydraCommand,
+    app: &App,
+    host: &Host,
+) -> Result<CommandOutcome, Error> {
     let error = match command.perform(app, host) {
         Ok(outcome) => return Ok(outcome),
         Err(error) => error,
@@ -163,7 +112,7 @@ pub(crate) fn perform(mut command: Command, app: &App, host: &Host) -> Result<Ou
 }
 
 /// The same command with a `+` before groups and `++` before keys of the shipped config; `None` for one that only prints, or names none.
-fn with_shipped_keys(command: &Command, app: &App, host: &Host) -> Option<Command> {
+fn with_shipped_keys(command: &HydraCommand, app: &App, host: &Host) -> Option<HydraCommand> {
     if command.cfg.is_some() || command.info.is_some() {
         return None;
     }
@@ -194,14 +143,14 @@ fn with_shipped_keys(command: &Command, app: &App, host: &Host) -> Option<Comman
 }
 
 /// The options as they are, without the two of older guides that nsys refuses; and whether there were any.
-fn known_nsys_options(found: &Node) -> (Node, bool) {
-    let words: Vec<String> = match (found.as_str(), found.as_list()) {
+fn known_nsys_options(options: &Node) -> (Node, bool) {
+    let words: Vec<String> = match (options.as_str(), options.as_list()) {
         (Some(text), _) => text.split_whitespace().map(str::to_owned).collect(),
         (_, Some(list)) => list
             .iter()
             .filter_map(|word| word.as_str().map(str::to_owned))
             .collect(),
-        _ => return (found.clone(), false),
+        _ => return (options.clone(), false),
     };
     let has_name = words
         .iter()
@@ -211,7 +160,7 @@ fn known_nsys_options(found: &Node) -> (Node, bool) {
     };
     let kept: Vec<&String> = words.iter().filter(|word| !is_refused(word)).collect();
     if kept.len() == words.len() {
-        return (found.clone(), false);
+        return (options.clone(), false);
     }
     let kept = kept.into_iter().map(|word| Node::new(word.as_str()));
     (Node::new(Value::List(kept.collect())), true)
@@ -226,9 +175,7 @@ fn renamed(line: &str) -> Option<(String, String)> {
         Move::Same => value.to_owned(),
         Move::Rate => (1.0 / value.parse::<f64>().ok().filter(|s| *s > 0.0)?).to_string(),
         Move::CudaDevice => format!("cuda:{}", value.parse::<u32>().ok()?),
-        Move::Listed | Move::NsysOptions | Move::Range | Move::Chosen(_) | Move::Always(_) => {
-            return None;
-        }
+        Move::NsysOptions | Move::Always(_) => return None,
     };
     let plus = &key[..key.len() - old.len()];
     Some((format!("{plus}{new}={value}"), note(old, new)))
@@ -268,7 +215,7 @@ fn relocate(
     how: Move,
     notes: &mut Vec<String>,
 ) -> Result<(), Failure> {
-    let Some(found) = at(config, old) else {
+    let Some(node) = at(config, old) else {
         return Ok(());
     };
     let refused = |what: String| Failure::new(format!("`{old}`: {what}"));
@@ -277,7 +224,7 @@ fn relocate(
         && device != "cuda"
     {
         // The device that a project names by itself counts; `0` is what every sketch has.
-        let index = found.as_i64();
+        let index = node.as_i64();
         if index == Some(0) || index.is_some_and(|index| device == format!("cuda:{index}")) {
             take(config, old);
             return Ok(());
@@ -290,46 +237,31 @@ fn relocate(
         return Ok(());
     }
     let value = match how {
-        Move::Listed if found.is_null() => Node::new(Value::List(Vec::new())),
-        Move::Same | Move::Listed => found.clone(),
+        Move::Same => node.clone(),
         Move::NsysOptions => {
-            let (options, dropped) = known_nsys_options(found);
+            let (options, dropped) = known_nsys_options(node);
             notes.extend(dropped.then(|| {
                 format!("`{old}`: nsys has no `--capture-range-end=nvtx`, and `--capture-range=nvtx` needs the name of a range: the batch is recorded; `pipeline.nsys.gating_nvtx=true pipeline.nsys.nvtx_capture=decode` records one range")
             }));
             options
         }
-        Move::Range if found.is_null() => found.clone(),
-        Move::Range => match found.as_str().map(one_range) {
-            Some(Some(name)) => Node::new(name),
-            _ => {
-                return Err(refused(
-                    "must name one NVTX range, such as decode".to_owned(),
-                ));
-            }
-        },
-        Move::Rate => match found.value {
+        Move::Rate => match node.value {
             Value::Float(seconds) if seconds > 0.0 => Node::new(Value::Float(1.0 / seconds)),
-            _ => match found.as_i64() {
+            _ => match node.as_i64() {
                 Some(seconds) if seconds > 0 => Node::new(Value::Float(1.0 / seconds as f64)),
                 _ => return Err(refused("must be a positive number of seconds".to_owned())),
             },
         },
-        Move::CudaDevice => match found.as_i64() {
+        Move::CudaDevice => match node.as_i64() {
             Some(index) if index >= 0 => Node::new(format!("cuda:{index}").as_str()),
             _ => return Err(refused("must be the number of a GPU".to_owned())),
         },
-        Move::Chosen(name) => match found.as_bool() {
-            Some(true) => Node::new(name),
-            _ => Node::new(Value::Null),
-        },
         Move::Always(only) => {
-            if found
+            if node
                 .value
                 .repr()
                 .trim_matches('\'')
                 .eq_ignore_ascii_case(only)
-                || (only == "null" && found.is_null())
             {
                 take(config, old);
                 return Ok(());
@@ -361,13 +293,6 @@ fn is_typed(config: &Node, key: &str) -> bool {
             .split_once('=')
             .is_some_and(|(typed, _)| typed == key)
     })
-}
-
-/// The range that an include of ncu names, without what matches more than its name; `None` where it names several.
-fn one_range(text: &str) -> Option<&str> {
-    let name = text.trim_end_matches(['*', '@', '/']);
-    let is_one = !name.is_empty() && !name.contains([';', '*', '/', '@', ':']);
-    is_one.then_some(name)
 }
 
 fn note(old: &str, new: &str) -> String {
@@ -416,7 +341,7 @@ fn add_missing(config: &mut Node, defaults: &Node) {
     };
     for (key, value) in theirs {
         match mine.get_mut(key) {
-            Some(found) => add_missing(found, value),
+            Some(existing) => add_missing(existing, value),
             None => {
                 mine.insert(key.clone(), value.clone());
             }
@@ -560,56 +485,6 @@ mod tests {
     }
 
     #[test]
-    fn options_of_ncu_have_their_places() {
-        let source = llmprof_config::source::Source::new(
-            "old",
-            "pipeline: {ncu: {enable: true, ncu_cli: {set: roofline, metrics: null, sections: [Occupancy], \
-             nvtx: {include: 'decode*'}, export: {csv: true}, launch_skip: null}}}"
-                .to_owned(),
-        );
-        let config = llmprof_config::yaml::load_config(&source).unwrap();
-        let moved = |mut config: Node| {
-            let mut notes = Vec::new();
-            let mut all = MOVED.iter();
-            all.try_for_each(|(old, new, how)| relocate(&mut config, old, new, *how, &mut notes))
-                .map(|()| config)
-        };
-        let found = moved(config.clone()).unwrap();
-        let text = |key: &str| at(&found, key).and_then(Node::as_str);
-        assert_eq!(text("pipeline.ncu.range"), Some("decode"));
-        assert_eq!(text("pipeline.ncu.tier"), Some("roofline"));
-        assert_eq!(
-            at(&found, "pipeline.ncu.metrics")
-                .unwrap()
-                .as_list()
-                .unwrap()
-                .len(),
-            0
-        );
-        assert_eq!(
-            at(&found, "pipeline.ncu.sections")
-                .unwrap()
-                .as_list()
-                .unwrap()
-                .len(),
-            1
-        );
-        assert!(
-            at(&found, "pipeline.ncu.ncu_cli").is_none(),
-            "all of it is moved"
-        );
-        for (key, value) in [
-            ("pipeline.ncu.ncu_cli.nvtx.include", "A;B;A::A1"),
-            ("pipeline.ncu.ncu_cli.launch_skip", "200"),
-        ] {
-            let mut config = config.clone();
-            put(&mut config, key, Node::new(value));
-            let error = moved(config).unwrap_err().to_string();
-            assert!(error.contains(key), "{error}");
-        }
-    }
-
-    #[test]
     fn the_documentation_has_every_moved_key() {
         let text = include_str!("../../../docs/project.md");
         for (old, new, _) in MOVED {
@@ -623,8 +498,6 @@ mod tests {
             line.starts_with("| `runtime.")
                 || line.starts_with("| `profiling.")
                 || line.starts_with("| `hardware.")
-                || line.starts_with("| `pipeline.ncu.ncu_cli.")
-                || line.starts_with("| `use_flash")
         });
         assert_eq!(rows.count(), MOVED.len());
     }

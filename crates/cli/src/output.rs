@@ -74,7 +74,7 @@ impl Output {
 
     /// Says where the report of a run is and how its timeline is shown; the report comes last, where scripts look for it.
     pub(crate) fn report(&mut self, run: &Path) -> Result<(), Failure> {
-        let shown = command_line::joined(&[run.display().to_string()]);
+        let shown = command_line::join_words(&[run.display().to_string()]);
         self.line(&format!("view: llmprof view {shown}"))?;
         self.line(&format!("report: {}", run.join("report.html").display()))
     }

@@ -8,7 +8,7 @@ use llmprof_capture::profiler::nsight::Tool;
 use llmprof_config::{
     hydra::Composed,
     node::Node,
-    source::Origin,
+    source::SourceSpan,
     typed::{self, TypeError},
 };
 use llmprof_record::plan::{ModelPlan, Plan, has_cuda_program};
@@ -17,14 +17,14 @@ use crate::{app, failure::Failure, moved_keys, weights};
 
 /// What a plan is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum PlanPurpose {
     Run,
     /// To be worked out on paper, whatever would run it.
     Paper,
 }
 
 /// Reads and checks the plan of one job.
-pub(crate) fn plan(composed: &Composed, purpose: Purpose) -> Result<Plan, Failure> {
+pub(crate) fn plan(composed: &Composed, purpose: PlanPurpose) -> Result<Plan, Failure> {
     let composed = &moved_keys::whole(composed)?;
     let mut config = composed.resolved_job()?;
     app::warn(composed.take_warnings());
@@ -36,11 +36,12 @@ pub(crate) fn plan(composed: &Composed, purpose: Purpose) -> Result<Plan, Failur
         .iter()
         .map(ToString::to_string)
         .collect();
-    let mut plan: Plan = typed::read_typed(&config).map_err(|error| misfit(&error, &overrides))?;
+    let mut plan: Plan =
+        typed::read_typed(&config).map_err(|error| misfit(&error, &config, &overrides))?;
     weights::decide(&mut plan);
     decide_tools(&mut plan);
     let mut mistakes = plan.mistakes();
-    if purpose == Purpose::Run {
+    if purpose == PlanPurpose::Run {
         mistakes.extend(plan.execution_mistakes());
         mistakes.extend(paths::mistakes(&plan));
     }
@@ -57,6 +58,7 @@ pub(crate) fn plan(composed: &Composed, purpose: Purpose) -> Result<Plan, Failur
         failure,
         first.key,
         origin(&config, first.key),
+        &config,
         &overrides,
     ))
 }
@@ -93,7 +95,7 @@ fn gather_design(config: &mut Node) {
     model.insert("design".into(), design);
 }
 
-fn misfit(error: &TypeError, overrides: &[String]) -> Failure {
+fn misfit(error: &TypeError, config: &Node, overrides: &[String]) -> Failure {
     // serde names Rust's types; a config has numbers.
     let message = error
         .to_string()
@@ -101,11 +103,21 @@ fn misfit(error: &TypeError, overrides: &[String]) -> Failure {
         .replace("u32", "a whole number, 0 or more");
     let failure = Failure::new(format!("config error: {message}"))
         .hint(app::moved(&error.key).map(str::to_owned));
-    pointing(failure, &error.key, error.origin.as_ref(), overrides)
+    let origin = error.origin.as_ref();
+    pointing(failure, &error.key, origin, config, overrides)
 }
 
+/// Interpolations that are followed from key to key: a circle of them ends.
+const PASSED_ON_MAX: usize = 8;
+
 /// Points at the override that set the key, else at the file that did, else at an override of something around it.
-fn pointing(failure: Failure, key: &str, origin: Option<&Origin>, overrides: &[String]) -> Failure {
+fn pointing(
+    failure: Failure,
+    key: &str,
+    origin: Option<&SourceSpan>,
+    config: &Node,
+    overrides: &[String],
+) -> Failure {
     let name = |line: &String| {
         let line = line.trim_start_matches(['+', '~']);
         line.split('=').next().unwrap_or_default().to_owned()
@@ -116,8 +128,15 @@ fn pointing(failure: Failure, key: &str, origin: Option<&Origin>, overrides: &[S
     };
     let set = |key: &str| overrides.iter().rev().find(|line| name(line) == key);
     // A file that only passes on what another key says is not where the mistake is.
-    let source = origin.and_then(interpolated);
-    let exact = set(key).or_else(|| source.and_then(set));
+    let mut place = origin;
+    let mut exact = set(key);
+    for _ in 0..PASSED_ON_MAX {
+        let Some(source) = place.and_then(interpolated).filter(|_| exact.is_none()) else {
+            break;
+        };
+        exact = set(source);
+        place = self::origin(config, source).or(place);
+    }
     let line = exact.or_else(|| {
         overrides
             .iter()
@@ -125,12 +144,12 @@ fn pointing(failure: Failure, key: &str, origin: Option<&Origin>, overrides: &[S
             .find(around)
             .filter(|_| origin.is_none())
     });
-    match (line, origin) {
+    match (line, place) {
         (Some(line), _) => failure.at("command line", line, 0..line.len(), "here"),
-        (None, Some(origin)) => failure.at(
-            origin.source().name(),
-            origin.source().text(),
-            origin.span(),
+        (None, Some(place)) => failure.at(
+            place.source().name(),
+            place.source().text(),
+            place.span(),
             "here",
         ),
         (None, None) => failure,
@@ -138,7 +157,7 @@ fn pointing(failure: Failure, key: &str, origin: Option<&Origin>, overrides: &[S
 }
 
 /// The key whose value stands at that place: `a.b` of `${a.b}`.
-fn interpolated(origin: &Origin) -> Option<&str> {
+fn interpolated(origin: &SourceSpan) -> Option<&str> {
     let text = origin.source().text().get(origin.span())?.trim();
     text.strip_prefix("${")?
         .strip_suffix('}')
@@ -146,7 +165,7 @@ fn interpolated(origin: &Origin) -> Option<&str> {
 }
 
 /// Where the value of a dotted key was written.
-fn origin<'a>(config: &'a Node, key: &str) -> Option<&'a Origin> {
+fn origin<'a>(config: &'a Node, key: &str) -> Option<&'a SourceSpan> {
     let mut node = config;
     for part in key.split('.') {
         node = node.get(part)?;

@@ -15,7 +15,6 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, P
 use llmprof_capture::session::{Observer, Outcome, StageObserver};
 use llmprof_units::{Count, Nanos};
 
-/// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Show {
     Bars,

@@ -13,7 +13,7 @@ pub(crate) const WIRE_FOLDER: &str = "cupti";
 
 /// Takes credentials out of the names in the wire files of a directory.
 pub(crate) fn scrub(directory: &Path) -> Vec<Issue> {
-    scrub_wire_files(&wire::files(directory).unwrap_or_default())
+    scrub_wire_files(&wire::wire_files(directory).unwrap_or_default())
 }
 
 /// What the processes said over the control channel and their files may not: a full disk leaves no room for it.

@@ -24,12 +24,12 @@ pub(crate) fn analysis(run: &StoredRun) -> Result<Analysis, Failure> {
         .get("schema_version")
         .and_then(serde_json::Value::as_u64);
     if version != Some(u64::from(Analysis::SCHEMA_VERSION)) {
-        let found = match version {
+        let state = match version {
             Some(version) => format!("has schema version {version}"),
             None => "is not that of a run".to_owned(),
         };
         return Err(Failure::new(format!(
-            "{} {found}; this llmprof reports version {}",
+            "{} {state}; this llmprof reports version {}",
             file.display(),
             Analysis::SCHEMA_VERSION
         ))

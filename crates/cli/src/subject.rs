@@ -7,7 +7,7 @@ use llmprof_analysis::statics::Statics;
 use llmprof_capture::{dataset::Vocabulary, telemetry::nvml};
 use llmprof_record::{
     issue::{Issue, IssueCode},
-    plan::{ModelPlan, Place, Plan, RuntimeType},
+    plan::{ModelPlace, ModelPlan, Plan, RuntimeType},
     run::{RecordedModel, RunRecord},
 };
 use llmprof_theory::{
@@ -23,8 +23,7 @@ use serde_json::{Map, Value};
 use crate::{calibration, failure::Failure};
 
 /// A model, what is asked of it, and the device for the roofline.
-pub(crate) struct Subject {
-    /// Name of the model.
+pub(crate) struct RunSubject {
     pub(crate) name: String,
     /// Its design, with the keys of a Hugging Face config.
     pub(crate) design: Map<String, Value>,
@@ -40,9 +39,9 @@ pub(crate) struct Subject {
     pub(crate) issues: Vec<Issue>,
 }
 
-impl Subject {
+impl RunSubject {
     /// Reads the model's design and looks up the device. `family` reads the design as another family than it states.
-    pub(crate) fn of(plan: &Plan, family: Option<&str>) -> Result<Self, Failure> {
+    pub(crate) fn from_plan(plan: &Plan, family: Option<&str>) -> Result<Self, Failure> {
         let mut subject = Self::model_of(plan, family)?;
         subject.find_device(plan)?;
         Ok(subject)
@@ -134,9 +133,9 @@ impl Subject {
         self.device = match plan.hardware.spec.as_str() {
             "auto" => {
                 let known = match plan.device {
-                    Place::Cpu => calibration::this_cpu()?,
-                    Place::Cuda(index) => gpu(index, issues),
-                    Place::Mps | Place::Xpu(_) | Place::Hpu(_) => None,
+                    ModelPlace::Cpu => calibration::this_cpu()?,
+                    ModelPlace::Cuda(index) => gpu(index, issues),
+                    ModelPlace::Mps | ModelPlace::Xpu(_) | ModelPlace::Hpu(_) => None,
                 };
                 issues.extend(known.as_ref().and_then(calibration::doubt));
                 if known.is_none() {
@@ -298,10 +297,10 @@ fn gpu(index: u32, issues: &mut Vec<Issue>) -> Option<Device> {
     }
 }
 
-/// The device of that name, or of that file.
+/// The device of that name, or of that file. `cpu` is the CPU of this machine, as in `device=cpu`.
 pub(crate) fn device(spec: &str) -> Result<Device, Failure> {
     let failed = |error: llmprof_theory::device::DeviceError| Failure::new(error.to_string());
-    if spec == llmprof_capture::calibration::THIS_CPU {
+    if ["cpu", llmprof_capture::calibration::THIS_CPU].contains(&spec) {
         return calibration::this_cpu()?.ok_or_else(|| {
             Failure::new("this CPU is not calibrated yet")
                 .hint("`llmprof hardware measure` does; so does the first run on it".to_owned())
@@ -318,7 +317,8 @@ pub(crate) fn device(spec: &str) -> Result<Device, Failure> {
     }
     catalog.find_device(spec).map_err(|error| {
         failed(error).hint(
-            "`llmprof hardware list` shows the names; the path of a .yaml file is a custom device"
+            "`llmprof hardware list` shows the names; the path of a .yaml file is a custom device: `llmprof hardware show custom_npu \
+             --yaml` prints a template"
                 .to_owned(),
         )
     })
@@ -413,16 +413,15 @@ fn is_whole(design: &Map<String, Value>) -> bool {
 
 fn parse(file: &Path) -> Result<Map<String, Value>, Failure> {
     let text = read(file)?;
+    let hint =
+        "a model's config is JSON: config.json of its Hugging Face repository, or a file like it"
+            .to_owned();
     match llmprof_theory::parse_config(&text) {
         Ok(Value::Object(design)) => Ok(design),
-        Ok(_) => Err(Failure::new(format!(
-            "{} is not a JSON object",
-            file.display()
-        ))),
-        Err(error) => Err(Failure::new(format!(
-            "cannot read {}: {error}",
-            file.display()
-        ))),
+        Ok(_) => Err(Failure::new(format!("{} is not a JSON object", file.display())).hint(hint)),
+        Err(error) => {
+            Err(Failure::new(format!("cannot read {}: {error}", file.display())).hint(hint))
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     clock,
     failure::Failure,
     output::{Output, warn_of},
-    outputs::{self, Wanted},
+    outputs::{self, WantedFiles},
     profiles::files::default_directory,
     subject,
 };
@@ -35,8 +35,8 @@ pub(crate) fn import(
     if !files.iter().all(|file| may_be_trtexec(file)) {
         return None;
     }
-    let found: Vec<Trtexec> = files.iter().map(read).collect::<Option<_>>()?;
-    (!found.is_empty()).then(|| keep(found, files, args, output))
+    let parts: Vec<Trtexec> = files.iter().map(read).collect::<Option<_>>()?;
+    (!parts.is_empty()).then(|| keep(parts, files, args, output))
 }
 
 /// Whether a file begins as one of trtexec's may.
@@ -53,14 +53,14 @@ fn may_be_trtexec(path: &Path) -> bool {
 /// The text of a regular file that is no longer than any of trtexec's.
 fn small_text(path: &Path) -> Option<String> {
     /// A layer has hundreds of bytes, and an engine thousands of layers.
-    const MOST_BYTES: u64 = 256 << 20;
+    const BYTES_MAX: u64 = 256 << 20;
     let metadata = std::fs::metadata(path).ok()?;
-    let is_small = metadata.is_file() && metadata.len() <= MOST_BYTES;
+    let is_small = metadata.is_file() && metadata.len() <= BYTES_MAX;
     is_small.then(|| std::fs::read_to_string(path).ok())?
 }
 
 fn keep(
-    found: Vec<Trtexec>,
+    parts: Vec<Trtexec>,
     files: &[PathBuf],
     args: &ImportArgs,
     output: &mut Output,
@@ -68,14 +68,14 @@ fn keep(
     let device = args.device.as_deref().map(subject::device).transpose()?;
     let (mut times, mut layers, mut iterations, mut count) =
         (Vec::new(), Vec::new(), Vec::new(), None);
-    for one in found {
+    for one in parts {
         match one {
             Trtexec::Profile { layers, iterations } => {
                 times = layers;
                 count = iterations;
             }
-            Trtexec::Layers(found) => layers = found,
-            Trtexec::Times(found) => iterations = found,
+            Trtexec::Layers(of_engine) => layers = of_engine,
+            Trtexec::Times(of_runs) => iterations = of_runs,
         }
     }
     let format = ResultFormat::chosen(args.format, args.json);
@@ -128,7 +128,7 @@ fn write(
             .map_err(|error| Failure::new(error.to_string()))?;
         store.write("layers.json", text + "\n")?;
         store.write("layers.csv", csv(imported))?;
-        for (name, contents) in outputs::rendered(&document, Wanted::ALL) {
+        for (name, contents) in outputs::rendered(&document, WantedFiles::ALL) {
             store.write(&name, contents)?;
         }
         Ok(())

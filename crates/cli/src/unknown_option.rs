@@ -57,8 +57,19 @@ fn model_hint(name: &str, options: &[String]) -> String {
     lines.join("\n")
 }
 
-/// The override that names a device, where a word is the name of one.
+/// The override that names a device, where a word is the name of one, or of the variants of one: `h100` of `h100_sxm`.
 pub(crate) fn device_spec(name: &str) -> Option<String> {
-    let device = Catalog::embedded().find_device(name).ok()?;
-    Some(format!("did you mean `hardware.spec={}`?", device.name))
+    let catalog = Catalog::embedded();
+    let named = if let Ok(device) = catalog.find_device(name) {
+        vec![device.name]
+    } else {
+        let start = format!("{}_", name.to_ascii_lowercase());
+        let entries = catalog.entries().into_iter().map(|entry| entry.name);
+        entries.filter(|entry| entry.starts_with(&start)).collect()
+    };
+    let specs: Vec<String> = named
+        .into_iter()
+        .map(|device| format!("hardware.spec={device}"))
+        .collect();
+    ask_which(&specs)
 }

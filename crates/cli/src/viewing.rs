@@ -8,13 +8,18 @@ use std::{
 use llmprof_capture::process::{Interrupt, ProcessError};
 use llmprof_record::{
     run::RunRecord,
-    store::{StoredRun, find_runs, no_room_hint},
+    store::{RunStatus, StoredRun, find_runs, no_room_hint},
 };
-use llmprof_view::{ArchiveError, OpenedRun, Server, Site, agent::PlaceId, serve};
+use llmprof_view::{ArchiveError, OpenedRun, Site, ViewServer, agent::PlaceId, serve};
 
 use crate::{
-    args_view::ViewArgs, browser, failure::Failure, output::Output, profiles,
-    progress::with_spinner, stored,
+    args_view::ViewArgs,
+    browser,
+    failure::Failure,
+    output::{Output, note},
+    profiles::{self, files::missing_run},
+    progress::with_spinner,
+    stored,
 };
 
 /// Where runs are when none is named.
@@ -23,8 +28,8 @@ const RUNS: &str = "runs";
 const REPORT_BYTES_MAX: u64 = 256 << 20;
 
 pub(crate) fn view(args: &ViewArgs, output: &mut Output) -> Result<(), Failure> {
-    let Shown { paths, place } = match args.runs.as_slice() {
-        [] => Shown {
+    let ViewedPaths { paths, place } = match args.runs.as_slice() {
+        [] => ViewedPaths {
             paths: vec![newest_run(Path::new(RUNS))?],
             place: None,
         },
@@ -34,7 +39,7 @@ pub(crate) fn view(args: &ViewArgs, output: &mut Output) -> Result<(), Failure> 
         return write_archive(&paths, folder, output);
     }
     // A port that is taken is said before minutes of reading.
-    let server = Server::bind(args.port).map_err(|error| Failure::new(error.to_string()))?;
+    let server = ViewServer::bind(args.port).map_err(|error| Failure::new(error.to_string()))?;
     let runs = open_all(&paths)?;
     let page = place.map(|(run, place)| {
         let page = runs[run].page_of(&place, run);
@@ -61,7 +66,7 @@ pub(crate) fn view(args: &ViewArgs, output: &mut Output) -> Result<(), Failure> 
 pub(crate) fn show_runs(paths: &[PathBuf], output: &mut Output) -> Result<(), Failure> {
     let interrupted = |error: ProcessError| Failure::new(error.to_string());
     let mut interrupt = Interrupt::install().map_err(interrupted)?;
-    let server = Server::bind(0).map_err(|error| Failure::new(error.to_string()))?;
+    let server = ViewServer::bind(0).map_err(|error| Failure::new(error.to_string()))?;
     let runs = open_all(paths)?;
     let page = if runs.len() > 1 { "#compare" } else { "" };
     let url = format!("{}{page}", server.url());
@@ -72,15 +77,15 @@ pub(crate) fn show_runs(paths: &[PathBuf], output: &mut Output) -> Result<(), Fa
 }
 
 /// What is shown, and where it is opened.
-struct Shown {
+struct ViewedPaths {
     paths: Vec<PathBuf>,
     /// The number of a run and a place in it.
     place: Option<(usize, PlaceId)>,
 }
 
 /// Takes `RUN#finding=3` apart. A file with `#` in its name is a file.
-fn split_places(arguments: &[PathBuf]) -> Result<Shown, Failure> {
-    let mut shown = Shown {
+fn split_places(arguments: &[PathBuf]) -> Result<ViewedPaths, Failure> {
+    let mut shown = ViewedPaths {
         paths: Vec::new(),
         place: None,
     };
@@ -126,23 +131,43 @@ fn write_archive(paths: &[PathBuf], folder: &Path, output: &mut Output) -> Resul
     ))
 }
 
+/// The run that a command was given, or the newest below `runs` that holds a profile.
+pub(crate) fn given_or_newest(run: Option<&Path>) -> Result<PathBuf, Failure> {
+    run.map_or_else(|| newest_run(Path::new(RUNS)), |run| Ok(run.to_owned()))
+}
+
 fn newest_run(root: &Path) -> Result<PathBuf, Failure> {
-    let (runs, _) = find_runs(root);
     // The oldest comes first.
-    runs.into_iter()
-        .next_back()
-        .map(|run| run.path)
-        .ok_or_else(|| {
-            Failure::new(format!("no run below {}", root.display()))
-                .hint("llmprof view RUN, or llmprof view trace.json.gz".to_owned())
-        })
+    let (runs, _) = find_runs(root);
+    let mut skipped: Vec<String> = Vec::new();
+    for run in runs.into_iter().rev() {
+        let status = run.manifest.status;
+        if status == RunStatus::Complete || profiles::load(&run.path).is_ok() {
+            for line in &skipped {
+                note(line);
+            }
+            return Ok(run.path);
+        }
+        let path = run.path.display();
+        skipped.push(format!("skipped {path} ({status}): it holds no profile"));
+    }
+    let what = if skipped.is_empty() {
+        "no run"
+    } else {
+        "no run with a profile"
+    };
+    Err(Failure::new(format!("{what} below {}", root.display()))
+        .hint("name a run or a profile".to_owned()))
 }
 
 /// A run directory with its analysis, or a profile that is analyzed now.
 pub(crate) fn open(path: &Path) -> Result<OpenedRun, Failure> {
+    if !path.exists() {
+        return Err(missing_run(path));
+    }
     let title = path.display().to_string();
     let is_run = path.is_dir() && StoredRun::open(path).is_ok();
-    let (record, analysis, report) = if is_run {
+    let (record, analysis, report, notes) = if is_run {
         let run = StoredRun::open(path)?;
         let record = profiles::load(&run.path)?;
         let analysis = match stored::analysis(&run) {
@@ -152,14 +177,20 @@ pub(crate) fn open(path: &Path) -> Result<OpenedRun, Failure> {
         };
         let report = run.folder()?.read("report.html", REPORT_BYTES_MAX).ok();
         let report = report.and_then(|bytes| String::from_utf8(bytes).ok());
-        (record, analysis, report)
+        let notes = run.notes().unwrap_or_else(|error| {
+            Failure::from(error).warn();
+            None
+        });
+        (record, analysis, report, notes)
     } else {
         let record = profiles::read(&[path.to_owned()])?;
         let analysis = profiles::analyzed(&record, None)?;
-        (record, analysis, None)
+        (record, analysis, None, None)
     };
-    OpenedRun::new(title, record, Some(analysis), report)
-        .map_err(|error| Failure::new(error.to_string()))
+    let mut opened = OpenedRun::new(title, record, Some(analysis), report)
+        .map_err(|error| Failure::new(error.to_string()))?;
+    opened.notes = notes;
+    Ok(opened)
 }
 
 /// A rank of a job, analyzed by itself.

@@ -123,9 +123,9 @@ pub(crate) fn describe(plan: &Plan, cwd: &Path) -> Option<RecordedWeights> {
 
 /// The commit of the directory itself; that of a repository around it says nothing of weights, which are not in it.
 fn revision(cwd: &Path, directory: &Path) -> Option<String> {
-    let found = source_revision(&project::around(cwd), directory);
-    let is_of_directory = found.from != Some("git") || directory.join(".git").exists();
-    found.revision.filter(|_| is_of_directory)
+    let source = source_revision(&project::find_project(cwd), directory);
+    let is_of_directory = source.from != Some("git") || directory.join(".git").exists();
+    source.revision.filter(|_| is_of_directory)
 }
 
 /// What lists the tensors: the index of several files, or the header of the only one.
@@ -193,22 +193,22 @@ mod tests {
 
     #[test]
     fn weights_are_told_by_their_files() {
-        let found = |names: &[&str]| {
+        let load_format = |names: &[&str]| {
             let files: Vec<(&str, &[u8])> = names.iter().map(|name| (*name, &b""[..])).collect();
             WeightFiles::find(directory(&files).path()).load_format()
         };
-        assert_eq!(found(&["config.json"]), Some(LoadFormat::Dummy));
+        assert_eq!(load_format(&["config.json"]), Some(LoadFormat::Dummy));
         assert_eq!(
-            found(&["pytorch_model.bin", "model.safetensors"]),
+            load_format(&["pytorch_model.bin", "model.safetensors"]),
             Some(LoadFormat::Safetensors)
         );
         assert_eq!(
-            found(&["pytorch_model-00001-of-00002.bin", "config.json"]),
+            load_format(&["pytorch_model-00001-of-00002.bin", "config.json"]),
             Some(LoadFormat::Pt)
         );
-        assert_eq!(found(&["training_args.bin"]), Some(LoadFormat::Dummy));
-        assert_eq!(found(&["model-q4.gguf"]), None);
-        let indexed = found(&["model.safetensors.index.json"]);
+        assert_eq!(load_format(&["training_args.bin"]), Some(LoadFormat::Dummy));
+        assert_eq!(load_format(&["model-q4.gguf"]), None);
+        let indexed = load_format(&["model.safetensors.index.json"]);
         assert_eq!(indexed, Some(LoadFormat::Safetensors));
         assert_eq!(
             WeightFiles::find(Path::new("/nowhere")),

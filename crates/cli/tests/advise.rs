@@ -43,9 +43,9 @@ fn advice_is_what_config_run_and_predict_say() {
         "runtime.batch_size=4",
         "workload.prompt_tokens=2048",
     ];
-    let found = advised(&base);
-    let advice = found["advice"].as_array().unwrap();
-    assert!(advice.len() > 8, "{found}");
+    let result = advised(&base);
+    let advice = result["advice"].as_array().unwrap();
+    assert!(advice.len() > 8, "{result}");
     let speedups: Vec<f64> = advice
         .iter()
         .filter(|one| one["figures"]["fits"] != Value::Bool(false))
@@ -82,7 +82,7 @@ fn advice_is_what_config_run_and_predict_say() {
             "{lines:?}"
         );
     }
-    let codes = codes(&found);
+    let codes = codes(&result);
     for code in [
         "batch",
         "weights",
@@ -100,13 +100,13 @@ fn advice_is_what_config_run_and_predict_say() {
 fn a_larger_batch_is_advised_whichever_key_states_it() {
     let speedup = |key: &str| {
         let batch = format!("{key}=4");
-        let found = advised(&[
+        let result = advised(&[
             "model=llama3_1_8b",
             "hardware.spec=h100_sxm",
             "--efficiency=fused",
             &batch,
         ]);
-        let advice = found["advice"].as_array().unwrap();
+        let advice = result["advice"].as_array().unwrap();
         let one = advice.iter().find(|one| one["code"] == "batch").unwrap();
         one["speedup"].as_f64().unwrap()
     };
@@ -124,18 +124,18 @@ fn a_host_bound_request_is_told_to_launch_less() {
         "runtime=pytorch",
         "device=cuda:0",
     ];
-    let found = advised(&base);
-    let codes = codes(&found);
+    let result = advised(&base);
+    let codes = codes(&result);
     assert!(
         codes.contains("cuda_graph") && codes.contains("fusion"),
         "{codes:?}"
     );
     assert!(!codes.contains("weights"), "{codes:?}");
-    for one in found["advice"].as_array().unwrap() {
+    for one in result["advice"].as_array().unwrap() {
         if one["code"] == "cuda_graph" {
             // Prefill writes into a static cache, by a few kernels more.
             let ttft = |of: &Value| of["ttft_ns"].as_f64().unwrap();
-            let ratio = ttft(&one["figures"]) / ttft(&found["request"]);
+            let ratio = ttft(&one["figures"]) / ttft(&result["request"]);
             assert!((1.0..1.15).contains(&ratio), "{ratio}");
             assert_eq!(one["runs"], true);
         }
@@ -150,12 +150,12 @@ fn a_cuda_graph_is_advised_with_the_device_that_it_needs() {
         "hardware.spec=h100_sxm",
         "runtime=pytorch",
     ];
-    let found = advised(&base);
+    let result = advised(&base);
     for (code, line) in [
         ("cuda_graph", "runtime.cuda_graph=true"),
         ("fusion", "runtime.compile=reduce-overhead"),
     ] {
-        let advice = found["advice"].as_array().unwrap();
+        let advice = result["advice"].as_array().unwrap();
         let one = advice.iter().find(|one| one["code"] == code).unwrap();
         assert_eq!(overrides(one), ["device=cuda:0", line]);
         assert_eq!(one["runs"], true, "{one}");
@@ -165,16 +165,16 @@ fn a_cuda_graph_is_advised_with_the_device_that_it_needs() {
 #[test]
 fn design_edits_keep_the_parameters() {
     for model in ["llama3_1_8b", "qwen2_5_7b", "qwen3_30b_a3b", "mixtral_8x7b"] {
-        let found = advised(&[
+        let result = advised(&[
             &format!("model={model}"),
             "hardware.spec=h200",
             "--efficiency=fused",
             "runtime.batch_size=16",
             "workload.prompt_tokens=4096",
         ]);
-        let wanted = found["request"]["parameters"].as_f64().unwrap();
+        let wanted = result["request"]["parameters"].as_f64().unwrap();
         let mut edits = 0;
-        for one in found["advice"].as_array().unwrap() {
+        for one in result["advice"].as_array().unwrap() {
             if overrides(one).iter().any(|line| line.contains("model.")) {
                 edits += 1;
                 let parameters = one["figures"]["parameters"].as_f64().unwrap();
@@ -187,8 +187,8 @@ fn design_edits_keep_the_parameters() {
 
 #[test]
 fn what_run_refuses_is_said_with_its_reason() {
-    let found = advised(&["model=qwen2_5_0_5b", "hardware.spec=xeon_8480"]);
-    let advice = found["advice"].as_array().unwrap();
+    let result = advised(&["model=qwen2_5_0_5b", "hardware.spec=xeon_8480"]);
+    let advice = result["advice"].as_array().unwrap();
     // The native engine quantizes: fewer bits are fewer bytes.
     let weights: Vec<_> = advice
         .iter()
@@ -209,9 +209,9 @@ fn what_run_refuses_is_said_with_its_reason() {
     // A server needs the model's directory, which nobody named; a run has one device besides.
     let reason = |code: &str| {
         let advice = other["advice"].as_array().unwrap();
-        let found = advice.iter().find(|one| one["code"] == code).unwrap();
-        assert_eq!(found["runs"], false, "{found}");
-        found["refused"].as_str().unwrap().to_owned()
+        let refused = advice.iter().find(|one| one["code"] == code).unwrap();
+        assert_eq!(refused["runs"], false, "{refused}");
+        refused["refused"].as_str().unwrap().to_owned()
     };
     let needs = "a server needs the model's directory";
     assert!(reason("batch").contains(needs));
@@ -248,8 +248,8 @@ fn targets_ranks_and_equal_changes() {
         "parallel.tensor=2",
         "workload.prompt_tokens=2048",
     ];
-    let found = advised(&base);
-    let advice = found["advice"].as_array().unwrap();
+    let result = advised(&base);
+    let advice = result["advice"].as_array().unwrap();
     let ranks: BTreeSet<&str> = advice
         .iter()
         .filter(|one| one["code"] == "tensor_parallel")
@@ -265,11 +265,11 @@ fn targets_ranks_and_equal_changes() {
         assert_eq!(advice[index..].iter().filter(same).count(), 1, "{one}");
     }
     // Between what the request takes and what four times its batch takes.
-    let ttft_ms = found["request"]["ttft_ns"].as_f64().unwrap() / 1e6;
+    let ttft_ms = result["request"]["ttft_ns"].as_f64().unwrap() / 1e6;
     let target = format!("--ttft={:.3}ms", ttft_ms * 1.5);
     let words: Vec<&str> = base.into_iter().chain([target.as_str()]).collect();
-    let found = advised(&words);
-    let fitting = found["advice"].as_array().unwrap().iter();
+    let result = advised(&words);
+    let fitting = result["advice"].as_array().unwrap().iter();
     let fitting = fitting.filter(|one| one["figures"]["fits"] != Value::Bool(false));
     let meets: Vec<bool> = fitting
         .map(|one| one["meets_target"].as_bool().unwrap())
@@ -305,8 +305,8 @@ fn the_best_change_is_tried_in_turns() {
         "infer.max_new_tokens=4",
         "hardware.spec=xeon_8480",
     ];
-    let found: Value = serde_json::from_str(&common::works(folder.path(), &words)).unwrap();
-    let tried = &found["tried"];
+    let result: Value = serde_json::from_str(&common::works(folder.path(), &words)).unwrap();
+    let tried = &result["tried"];
     assert!(
         tried["predicted_speedup"].as_f64().unwrap() > 1.0,
         "{tried}"

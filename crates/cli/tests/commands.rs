@@ -1,7 +1,6 @@
 //! The commands as a user runs them: output, errors, exit codes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::print_stderr, reason = "a skipped test says so")]
 
 use std::{
     fs,
@@ -162,6 +161,24 @@ fn a_mistake_in_a_file_names_the_file() {
             && shown.contains("device=cuda:N"),
         "{shown}"
     );
+}
+
+/// The built-in file that passes the value on was shown instead.
+#[test]
+fn a_mistake_that_another_file_passes_on_names_the_file_of_the_user() {
+    let folder = folder();
+    let conf = folder.path().join("conf");
+    fs::create_dir_all(&conf).unwrap();
+    let defaults = "defaults: [{hydra: default}, {model: gpt2}, {dataset: synthetic}, {runtime: none}, {workload: default}, \
+                    {hardware: auto}, {profiling: minimal}, {output: default}, _self_]\n";
+    let rest = "experiment: mine\ndevice: cpu\ninfer: {max_new_tokens: thirty, do_sample: false, temperature: 1.0, no_repeat_ngram_size: 0}\n";
+    fs::write(conf.join("config.yaml"), format!("{defaults}{rest}")).unwrap();
+    let shown = stderr(folder.path(), &["run"]);
+    assert!(shown.contains("conf/config.yaml:4:25"), "{shown}");
+    assert!(!shown.contains("workload/default.yaml"), "{shown}");
+    // What a command line says comes before the file.
+    let shown = stderr(folder.path(), &["run", "infer.max_new_tokens=many"]);
+    assert!(shown.contains("command line"), "{shown}");
 }
 
 #[test]
@@ -375,11 +392,11 @@ fn predictions_have_ranges_and_read_unknown_types() {
     }
 }
 
-/// Reports call it `this_cpu`, the config `auto`; both show it.
+/// Reports call it `this_cpu`, the config `auto`, users and `device=` `cpu`: `import --device cpu` proposed a Snapdragon.
 #[test]
 fn the_processor_at_hand_is_shown_once_it_was_measured() {
     let folder = folder();
-    for name in ["auto", "this_cpu"] {
+    for name in ["auto", "this_cpu", "cpu"] {
         let output = llmprof(folder.path(), &["hardware", "show", name]);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2));
@@ -391,7 +408,7 @@ fn the_processor_at_hand_is_shown_once_it_was_measured() {
                   measured_at: 2026-11-15\nsources: { here: measured here }\npeaks:\n  - { dtype: f32, engine: vector, \
                   tflops: 0.5, not_recounted: measured, source: here }\nmemory: { bandwidth_gb_s: { value: 20, source: here } }\n";
     std::fs::write(cache.join("cpu.yaml"), device).unwrap();
-    for name in ["auto", "this_cpu"] {
+    for name in ["auto", "this_cpu", "cpu"] {
         let output = llmprof(folder.path(), &["hardware", "show", name]);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(
@@ -399,6 +416,20 @@ fn the_processor_at_hand_is_shown_once_it_was_measured() {
             "{text}"
         );
     }
+}
+
+/// An unknown device was told to start from `custom_npu`, which no command printed.
+#[test]
+fn the_template_of_a_device_is_printed_and_read() {
+    let folder = folder();
+    let output = llmprof(folder.path(), &["hardware", "show", "my_chip"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("show custom_npu"), "{errors}");
+    let output = llmprof(folder.path(), &["hardware", "show", "custom_npu", "--yaml"]);
+    std::fs::write(folder.path().join("mine.yaml"), &output.stdout).unwrap();
+    let output = llmprof(folder.path(), &["hardware", "show", "mine.yaml"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("(custom_npu)"), "{text}");
 }
 
 #[test]
@@ -418,9 +449,15 @@ fn a_failed_job_does_not_stop_the_sweep() {
     );
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.starts_with("1 of 3 jobs did not complete.\n"),
+        "{text}"
+    );
     let states: Vec<&str> = text
         .lines()
+        .skip_while(|line| !line.starts_with("JOB "))
         .skip(1)
+        .take_while(|line| !line.starts_with("report: "))
         .map(|line| {
             if line.contains("  complete  ") {
                 "complete"
@@ -686,26 +723,16 @@ fn a_reader_that_stops_early_is_no_error() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
 
-/// The Python that has hydra-core; `None` where tests may do without it.
-fn python() -> Option<std::path::PathBuf> {
+/// The Python that has hydra-core.
+fn python() -> std::path::PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let python = std::env::var_os("LLMPROF_PYTHON")
-        .map_or_else(|| root.join(".venv/bin/python"), Into::into);
-    if python.is_file() {
-        return Some(python);
-    }
-    assert!(
-        std::env::var_os("LLMPROF_REQUIRE_PYTHON").is_none(),
-        "LLMPROF_REQUIRE_PYTHON is set and there is no {}",
-        python.display()
-    );
-    eprintln!("skipped: there is no {}", python.display());
-    None
+    std::env::var_os("LLMPROF_PYTHON").map_or_else(|| root.join(".venv/bin/python"), Into::into)
 }
 
 #[test]
+#[ignore = "live: needs hydra-core"]
 fn our_own_tree_composes_as_hydra_composes_it() {
-    let Some(python) = python() else { return };
+    let python = python();
     let folder = folder();
     let conf = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../conf")

@@ -11,7 +11,7 @@ use std::{
 };
 
 use common::{json, llmprof, refused, works};
-use llmprof_load::stub::{Behaviour, Stub};
+use llmprof_stub::{Behaviour, Stub};
 use serde_json::Value;
 
 const TINY: &str = r#"{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
@@ -111,9 +111,9 @@ fn two_traces_differ_where_they_should() {
         fixture("h200/torch_shapes.json.gz"),
         fixture("h200/torch_full.json.gz"),
     );
-    let found = compared(folder.path(), &[&a, &b]);
-    assert!(adds_up(&found) >= 3, "{found}");
-    let decode = &found["explanations"][0];
+    let comparison = compared(folder.path(), &[&a, &b]);
+    assert!(adds_up(&comparison) >= 3, "{comparison}");
+    let decode = &comparison["explanations"][0];
     assert_eq!(decode["metric"], "decode_step");
     assert_eq!(decode["parts"][0]["source"], "idle");
     assert!(
@@ -146,15 +146,15 @@ fn traces_of_other_prompts_are_not_compared() {
         works(folder.path(), &["import", trace, &config, "-o", name]);
     }
     for (a, b) in [(control.as_str(), eager.as_str()), ("a", "b")] {
-        let found = compared(folder.path(), &[a, b]);
-        let metrics = found["metrics"].as_array().unwrap();
-        assert_eq!(metrics.len(), 2, "{found}");
+        let comparison = compared(folder.path(), &[a, b]);
+        let metrics = comparison["metrics"].as_array().unwrap();
+        assert_eq!(metrics.len(), 2, "{comparison}");
         for metric in metrics {
             assert_eq!(metric["verdict"], "not_comparable", "{metric}");
             assert!(metric["ratio"].is_null(), "{metric}");
         }
-        assert_eq!(found["explanations"], serde_json::json!([]));
-        for phase in found["phases"].as_array().unwrap() {
+        assert_eq!(comparison["explanations"], serde_json::json!([]));
+        for phase in comparison["phases"].as_array().unwrap() {
             assert_eq!(phase["excluded_for"], "prompt_tokens", "{a}");
         }
         let text = works(folder.path(), &["compare", a, b]);
@@ -173,12 +173,12 @@ fn traces_of_other_prompts_are_not_compared() {
         let abstained = answer["abstained"].to_string();
         assert!(abstained.contains("Prefill (profiled)"), "{abstained}");
     }
-    let found = compared(folder.path(), &[&control, &fault("no_kv_cache")]);
-    for metric in found["metrics"].as_array().unwrap() {
+    let comparison = compared(folder.path(), &[&control, &fault("no_kv_cache")]);
+    for metric in comparison["metrics"].as_array().unwrap() {
         assert_ne!(metric["verdict"], "not_comparable", "{metric}");
     }
-    let found = compared(folder.path(), &[&control, &fault("control_batch32")]);
-    for metric in found["metrics"].as_array().unwrap() {
+    let comparison = compared(folder.path(), &[&control, &fault("control_batch32")]);
+    for metric in comparison["metrics"].as_array().unwrap() {
         assert_eq!(metric["verdict"], "not_comparable", "{metric}");
     }
 }
@@ -233,8 +233,8 @@ fn another_device_is_named_and_its_kernels_are_linked() {
         fixture("public/qwen_h100/trace.json.gz"),
         fixture("public/qwen_mi300/trace.json.gz"),
     );
-    let found = compared(folder.path(), &[&a, &b, "-o", "out"]);
-    adds_up(&found);
+    let comparison = compared(folder.path(), &[&a, &b, "-o", "out"]);
+    adds_up(&comparison);
     // Nobody named a model: two file names are not two models.
     let text = works(folder.path(), &["compare", &a, &b]);
     let lines: Vec<&str> = text.lines().take(3).collect();
@@ -246,8 +246,8 @@ fn another_device_is_named_and_its_kernels_are_linked() {
     let result = "ProfilerStep (profiled): 34.89 ms → 33.13 ms, -5.0 %; overhead ops -2.573 ms, ";
     assert!(lines[2].starts_with(result), "{text}");
     assert!(!text.contains("Verdict"), "a table of nothing: {text}");
-    let phases = found["phases"].as_array().unwrap();
-    assert!(!phases.is_empty(), "{found}");
+    let phases = comparison["phases"].as_array().unwrap();
+    assert!(!phases.is_empty(), "{comparison}");
     let kernels = phases[0]["kernels"].as_array().unwrap();
     let replaced = kernels
         .iter()
@@ -308,8 +308,8 @@ fn gpu_runs_differ_by_idle_time_and_fused_kernels() {
     for name in ["eager05", "graph05", "compile05"] {
         h200_run(folder.path(), name);
     }
-    let found = compared(folder.path(), &["eager05", "graph05", "compile05"]);
-    let both = found["comparisons"].as_array().unwrap();
+    let comparison = compared(folder.path(), &["eager05", "graph05", "compile05"]);
+    let both = comparison["comparisons"].as_array().unwrap();
     assert_eq!(both.len(), 2);
     for one in both {
         adds_up(one);
@@ -355,8 +355,8 @@ fn gpu_runs_differ_by_idle_time_and_fused_kernels() {
         ("gates.xml", &read("gates.xml")),
     ] {
         let at = |words: &str| {
-            let found = text.find(words);
-            found.unwrap_or_else(|| panic!("{name} lacks {words}: {text}"))
+            let position = text.find(words);
+            position.unwrap_or_else(|| panic!("{name} lacks {words}: {text}"))
         };
         assert!(at(overhead) < at(result), "{name}: {text}");
     }
@@ -425,9 +425,9 @@ fn runs_with_one_pass_have_no_interval_and_say_so() {
     assert_eq!(text.lines().nth(1), Some(same), "{text}");
     assert!(!text.contains("cannot tell"), "{text}");
     run(folder.path(), "c", &["runtime.repeats=1"]);
-    let found = compared(folder.path(), &["a", "c"]);
-    adds_up(&found);
-    let tpot = found["metrics"]
+    let comparison = compared(folder.path(), &["a", "c"]);
+    adds_up(&comparison);
+    let tpot = comparison["metrics"]
         .as_array()
         .unwrap()
         .iter()
@@ -457,14 +457,14 @@ fn sides_take_turns_and_leave_their_runs() {
         "compare", "--json", "--run", &a, "--run", &b, "--rounds", "3", "--time", "1ms", "-o",
         "out",
     ];
-    let found: Value = serde_json::from_str(&works(folder.path(), &args)).unwrap();
-    adds_up(&found);
+    let comparison: Value = serde_json::from_str(&works(folder.path(), &args)).unwrap();
+    adds_up(&comparison);
     // Time was up after the second round.
-    assert_eq!(found["rounds"]["count"], 2);
-    let mut metrics = found["metrics"].as_array().unwrap().iter();
-    let tpot = metrics.find(|found| found["metric"] == "tpot").unwrap();
+    assert_eq!(comparison["rounds"]["count"], 2);
+    let mut metrics = comparison["metrics"].as_array().unwrap().iter();
+    let tpot = metrics.find(|metric| metric["metric"] == "tpot").unwrap();
     // One round of two that something else disturbed is left out, and one round has no interval.
-    if found["rounds"]["disturbed"].as_array().unwrap().len() == 1 {
+    if comparison["rounds"]["disturbed"].as_array().unwrap().len() == 1 {
         assert_eq!(tpot["basis"], "none");
     } else {
         assert_eq!(tpot["basis"], "rounds");
@@ -477,6 +477,7 @@ fn sides_take_turns_and_leave_their_runs() {
     // A folder of runs is a side.
     let again = compared(folder.path(), &["out/a", "out/b"]);
     assert_eq!(again["metrics"][0]["basis"], "runs");
+    assert_eq!(again["a"]["label"], "out/a");
     // Mistakes are found before anything runs.
     let said = refused(
         folder.path(),
@@ -555,10 +556,10 @@ fn gates_decide_the_exit_code() {
     ];
     let output = llmprof(folder.path(), &other);
     assert_eq!(output.status.code(), Some(1));
-    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(found["gates"][0]["state"], "not_evaluated");
-    assert_eq!(found["gates"][0]["reason"]["other_work"], "batch");
-    assert_ne!(found["gates"][1]["state"], "not_evaluated");
+    let comparison: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(comparison["gates"][0]["state"], "not_evaluated");
+    assert_eq!(comparison["gates"][0]["reason"]["other_work"], "batch");
+    assert_ne!(comparison["gates"][1]["state"], "not_evaluated");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!said.contains("more rounds narrow it"), "{said}");
     let said = refused(folder.path(), &["compare", "a", "a", "--gate", "tpot<3%"]);
@@ -574,12 +575,15 @@ fn baselines_are_kept_in_the_project() {
     let moved: PathBuf = folder.path().join("b");
     fs::rename(folder.path().join("a"), &moved).unwrap();
     // It does not need the run it came from.
-    let found = compared(folder.path(), &["b", "--baseline", "main"]);
+    let comparison = compared(folder.path(), &["b", "--baseline", "main"]);
     assert_eq!(
-        (&found["a"]["label"], number(&found["metrics"][0]["ratio"])),
+        (
+            &comparison["a"]["label"],
+            number(&comparison["metrics"][0]["ratio"])
+        ),
         (&Value::from("baseline main"), 1.0)
     );
-    assert!(adds_up(&found) >= 2);
+    assert!(adds_up(&comparison) >= 2);
     let said = refused(folder.path(), &["compare", "b", "--baseline", "other"]);
     assert!(said.contains("known: main"), "{said}");
     let said = refused(folder.path(), &["compare", "b", "--save-baseline", "../x"]);
@@ -627,11 +631,11 @@ fn served_loads_are_compared_by_their_requests() {
             ],
         );
     }
-    let gates = ["--gate", "ttft:p99<100s", "--gate", "itl:p99<100s"];
-    let found = compared(folder.path(), &[&["fast", "slow"][..], &gates].concat());
-    assert_eq!(found["a"]["measured_in"], "load");
+    let gates = ["--gate", "ttft:p50<100s", "--gate", "itl:p50<100s"];
+    let comparison = compared(folder.path(), &[&["fast", "slow"][..], &gates].concat());
+    assert_eq!(comparison["a"]["measured_in"], "load");
     let metric = |key: &str| {
-        let mut metrics = found["metrics"].as_array().unwrap().iter();
+        let mut metrics = comparison["metrics"].as_array().unwrap().iter();
         metrics.find(|one| one["metric"] == key).unwrap()
     };
     let (tpot, itl) = (metric("tpot"), metric("itl"));
@@ -648,8 +652,8 @@ fn served_loads_are_compared_by_their_requests() {
     }
     // A server that sleeps 20 ms a step cannot be faster than that.
     assert!(number(&tpot["b"]) >= 19e6, "{tpot}");
-    assert_eq!(found["gates"][0]["state"], "passed");
-    assert_eq!(found["gates"][1]["state"], "passed");
+    assert_eq!(comparison["gates"][0]["state"], "passed");
+    assert_eq!(comparison["gates"][1]["state"], "passed");
     // Loads of earlier versions have no record. Where GPUs were sampled beside one, another GPU is named first, and energy and
     // memory are compared.
     for (dir, gpu, joules) in [("fast", "NVIDIA H200", 10.0), ("slow", "NVIDIA H100", 40.0)] {
@@ -663,9 +667,9 @@ fn served_loads_are_compared_by_their_requests() {
     let text = works(folder.path(), &["compare", "fast", "slow"]);
     let second = text.lines().nth(1).unwrap();
     assert_eq!(second, "Differs: GPU, NVIDIA H200 → NVIDIA H100", "{text}");
-    let found = compared(folder.path(), &["fast", "slow"]);
+    let comparison = compared(folder.path(), &["fast", "slow"]);
     let metric = |key: &str| {
-        let mut metrics = found["metrics"].as_array().unwrap().iter();
+        let mut metrics = comparison["metrics"].as_array().unwrap().iter();
         metrics.find(|one| one["metric"] == key).unwrap()
     };
     assert_eq!(number(&metric("energy_per_token")["ratio"]), 4.0);
@@ -679,15 +683,17 @@ fn gaps_between_tokens_are_compared() {
     for dir in ["a", "b"] {
         run(folder.path(), dir, &["runtime.repeats=3"]);
     }
-    let gates = ["--gate", "itl:p99<100s", "--gate", "itl:p50<1ns"];
+    // The 99th percentile of so few values is their maximum: the report has no interval for it, and neither has the gate.
+    let gates = ["itl:p50<100s", "itl:p50<1ns", "ttft:p99<100s"];
+    let gates = gates.map(|gate| ["--gate", gate]).concat();
     let output = llmprof(
         folder.path(),
         &[&["compare", "--json", "a", "b"][..], &gates].concat(),
     );
     assert_eq!(output.status.code(), Some(1));
-    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let comparison: Value = serde_json::from_slice(&output.stdout).unwrap();
     let metric = |key: &str| {
-        let mut metrics = found["metrics"].as_array().unwrap().iter();
+        let mut metrics = comparison["metrics"].as_array().unwrap().iter();
         metrics.find(|one| one["metric"] == key).unwrap()
     };
     let (tpot, itl) = (metric("tpot"), metric("itl"));
@@ -695,15 +701,17 @@ fn gaps_between_tokens_are_compared() {
         let ratio = number(&itl[side]) / number(&tpot[side]);
         assert!((ratio - 1.0).abs() < 1e-9, "{itl} {tpot}");
     }
-    assert_eq!(found["gates"][0]["state"], "passed");
-    assert_eq!(found["gates"][1]["state"], "failed");
+    assert_eq!(comparison["gates"][0]["state"], "passed");
+    assert_eq!(comparison["gates"][1]["state"], "failed");
+    assert_eq!(comparison["gates"][2]["state"], "not_evaluated");
+    assert_eq!(comparison["gates"][2]["reason"], "too_few_values");
 }
 
 #[test]
 fn what_cannot_be_compared_is_refused() {
     let folder = folder();
     let said = refused(folder.path(), &["compare", "nowhere", "nowhere"]);
-    assert!(said.contains("nowhere not found"), "{said}");
+    assert!(said.contains("nowhere does not exist"), "{said}");
     fs::create_dir(folder.path().join("empty")).unwrap();
     let said = refused(folder.path(), &["compare", "empty", "empty"]);
     assert!(said.contains("holds no complete run"), "{said}");
@@ -771,7 +779,7 @@ fn a_sweep_is_drawn() {
     assert_eq!(map.matches("class=\"heat\"").count(), 6);
     let page = fs::read_to_string(sweep.join("comparison.html")).unwrap();
     for job in 0..6 {
-        let link = format!("<a href=\"{job}/report.html\">{job}</a>");
+        let link = format!("<a href=\"{job}/report.html\">job {job}</a>");
         assert!(page.contains(&link), "{link}");
     }
     // Everything is complete: nothing runs again.
@@ -824,8 +832,8 @@ fn ranges_of_decode_are_not_called_steps() {
     for (name, kernel_us) in [("a.json", 1000.0), ("b.json", 3000.0)] {
         fs::write(folder.path().join(name), without_steps(kernel_us)).unwrap();
     }
-    let found = compared(folder.path(), &["a.json", "b.json"]);
-    let metrics: Vec<&str> = found["metrics"]
+    let comparison = compared(folder.path(), &["a.json", "b.json"]);
+    let metrics: Vec<&str> = comparison["metrics"]
         .as_array()
         .unwrap()
         .iter()
@@ -835,7 +843,7 @@ fn ranges_of_decode_are_not_called_steps() {
         metrics.contains(&"decode_phase") && !metrics.contains(&"decode_step"),
         "{metrics:?}"
     );
-    let explained = found["explanations"].as_array().unwrap();
+    let explained = comparison["explanations"].as_array().unwrap();
     let decode = explained
         .iter()
         .find(|one| one["metric"] == "decode_phase")

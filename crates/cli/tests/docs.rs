@@ -34,20 +34,20 @@ fn is_default(group: &str, option: &str, primary: &str) -> bool {
 
 /// Group, option and text of every file of a group and of the groups below it.
 fn options_of(conf: &Path, group: &str) -> Vec<(String, String, String)> {
-    let mut found = Vec::new();
+    let mut options = Vec::new();
     let mut below = Vec::new();
     for name in names(&conf.join(group)) {
         let path = conf.join(group).join(&name);
         match name.strip_suffix(".yaml") {
             Some(option) => {
                 let content = fs::read_to_string(&path).unwrap();
-                found.push((group.to_owned(), option.to_owned(), content));
+                options.push((group.to_owned(), option.to_owned(), content));
             }
             None => below.extend(options_of(conf, &format!("{group}/{name}"))),
         }
     }
-    found.extend(below);
-    found
+    options.extend(below);
+    options
 }
 
 /// One row for every option of every group: its name, and the first comment of its file.
@@ -81,6 +81,46 @@ fn options() -> String {
         }
     }
     text
+}
+
+const PLAN: &str = "<!-- plan: ";
+const PLAN_END: &str = "<!-- end of plan -->\n";
+
+/// Result and engines of a plan, as `llmprof plan` prints them.
+fn planned(arguments: &str) -> String {
+    let words: Vec<&str> = std::iter::once("plan")
+        .chain(arguments.split_whitespace())
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let printed = crate::common::works(folder.path(), &words);
+    let (_, printed) = printed.split_once("SUMMARY\n\n").unwrap();
+    let (printed, _) = printed.split_once("\nBASIS\n").unwrap();
+    format!("```text\n{}\n```\n", printed.trim_end())
+}
+
+/// Figures of plans in the page were those of an earlier predictor.
+#[test]
+fn plans_of_the_page_are_what_is_printed() {
+    let page = root().join("docs/plan.md");
+    let text = fs::read_to_string(&page).unwrap();
+    let mut parts = text.split(PLAN);
+    let mut expected = parts.next().unwrap().to_owned();
+    for part in parts {
+        let (arguments, rest) = part.split_once(" -->\n").unwrap();
+        let (_, after) = rest.split_once(PLAN_END).unwrap();
+        expected += &format!(
+            "{PLAN}{arguments} -->\n{}{PLAN_END}{after}",
+            planned(arguments)
+        );
+    }
+    if std::env::var_os("LLMPROF_UPDATE_DOCS").is_some() {
+        fs::write(&page, expected).unwrap();
+        return;
+    }
+    assert_eq!(
+        text, expected,
+        "docs/plan.md is not what `llmprof plan` prints: run this test with LLMPROF_UPDATE_DOCS=1"
+    );
 }
 
 #[test]

@@ -20,7 +20,7 @@ mod seeds;
 
 use std::path::Path;
 
-use mcp::Server;
+use mcp::McpServer;
 use other_inputs::FORMATS;
 use seeds::Seeds;
 
@@ -53,7 +53,7 @@ fn damaged_inputs_are_errors_or_answers() {
 #[test]
 fn damaged_messages_do_not_end_the_server() {
     let seeds = Seeds::read(&replay::folder(), mcp::FORMAT).expect("it has seeds");
-    let server = Server::new(Path::new(env!("CARGO_BIN_EXE_llmprof")), &replay::folder());
+    let server = McpServer::new(Path::new(env!("CARGO_BIN_EXE_llmprof")), &replay::folder());
     for seed in seeds.all() {
         assert!(server.read(seed), "{}", String::from_utf8_lossy(seed));
     }

@@ -214,7 +214,7 @@ const SECRETS: [&str; 8] = [
 ];
 
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
         for entry in fs::read_dir(next).unwrap() {
@@ -222,11 +222,11 @@ fn files(folder: &Path) -> Vec<PathBuf> {
             if path.is_dir() {
                 folders.push(path);
             } else {
-                found.push(path);
+                files.push(path);
             }
         }
     }
-    found
+    files
 }
 
 fn assert_no_secrets(folder: &Path) {
@@ -235,10 +235,10 @@ fn assert_no_secrets(folder: &Path) {
     for file in files {
         let bytes = fs::read(&file).unwrap();
         for secret in SECRETS {
-            let found = bytes
+            let is_leaked = bytes
                 .windows(secret.len())
                 .any(|part| part == secret.as_bytes());
-            assert!(!found, "{secret} is in {}", file.display());
+            assert!(!is_leaked, "{secret} is in {}", file.display());
         }
     }
 }

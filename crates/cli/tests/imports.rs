@@ -11,6 +11,7 @@ use std::{
 };
 
 use common::{json, refused, works};
+use serde_json::Value;
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
@@ -354,6 +355,10 @@ fn runs_are_named_after_file_folder_or_model() {
     };
     write("tp4/traces/rank0.json");
     write("decode_slow.json");
+    let tables = ["api", "gpu_kern"].map(|table| {
+        let table = fixture(&format!("h200/nsys/stats_cuda_{table}_sum.csv"));
+        table.to_str().unwrap().to_owned()
+    });
     for (args, name) in [
         (&["tp4/traces/rank0.json"][..], "tp4"),
         (&["decode_slow.json"], "decode_slow"),
@@ -362,6 +367,7 @@ fn runs_are_named_after_file_folder_or_model() {
             "qwen3_8b",
         ),
         (&["decode_slow.json", "model=gpt2"], "gpt2"),
+        (&[tables[0].as_str(), tables[1].as_str()], "h200"),
     ] {
         let said = works(folder.path(), &[&["import"], args].concat());
         let report = format!("report: runs/import/{name}/");
@@ -384,13 +390,89 @@ fn a_trace_that_does_not_exist_is_answered_with_those_that_do() {
     let said = refused(folder.path(), &["import", "decod.json"]);
     assert!(said.contains("decod.json does not exist"), "{said}");
     let listed =
-        "profiles in .: decode.json, other0.json, other1.json, other2.json, other3.json and 3 more";
+        "profiles here: decode.json, other0.json, other1.json, other2.json, other3.json and 3 more";
     assert!(said.contains(listed), "{said}");
     assert!(!said.contains("notes"), "{said}");
     fs::create_dir(folder.path().join("empty")).unwrap();
     let said = refused(folder.path(), &["import", "empty/nope.json"]);
     assert!(said.contains("empty holds no profile"), "{said}");
     assert!(!folder.path().join("runs").exists());
+}
+
+#[test]
+fn runs_and_tables_that_do_not_exist_are_answered_with_those_that_do() {
+    let folder = folder();
+    fs::write(folder.path().join("decode.json"), small_trace()).unwrap();
+    works(folder.path(), &["import", "decode.json", "-o", "runs/a"]);
+    for command in ["query", "view"] {
+        let said = refused(folder.path(), &[command, "runs/b"]);
+        let hint = "runs/b does not exist";
+        assert!(said.contains(hint) && said.contains("runs/a"), "{said}");
+    }
+    let said = refused(folder.path(), &["query", "nothing"]);
+    assert!(said.contains("nothing does not exist"), "{said}");
+    let said = refused(folder.path(), &["query", "runs/a", "select * from kernels"]);
+    assert!(said.contains("did you mean `kernel`?"), "{said}");
+    // Whole columns, also where they are many.
+    let tables = works(folder.path(), &["query", "runs/a"]);
+    let kernel = tables.lines().find(|line| line.starts_with("kernel: "));
+    assert!(kernel.unwrap().ends_with(", module"), "{tables}");
+}
+
+#[test]
+fn gains_of_findings_are_numbers() {
+    let folder = folder();
+    let trace = fixture("faults/gc_each_step.json.gz");
+    let sql = "select id, title, typeof(gain_ms) as type, gain, gain_ms from finding where gain_ms is not null";
+    let trace = trace.to_str().unwrap();
+    let words = ["query", trace, sql, "--json"];
+    let rows: Value = serde_json::from_str(&works(folder.path(), &words)).unwrap();
+    let first = &rows[0];
+    assert_eq!(first["type"], "real", "{rows}");
+    // The id is the number by which other commands name the finding.
+    assert_eq!(first["id"], 1, "{rows}");
+    let explained = works(folder.path(), &["explain", trace, "finding=1"]);
+    let explained: Value = serde_json::from_str(&explained).unwrap();
+    let saved = explained["gain"][0]["saved_ms"].as_f64().unwrap();
+    assert!(
+        (saved - first["gain_ms"].as_f64().unwrap()).abs() < 1e-3,
+        "{explained}"
+    );
+    let saved = first["gain_ms"].as_f64().unwrap();
+    assert!(saved > 0.0, "{rows}");
+}
+
+#[test]
+fn what_an_import_is_given_twice_or_misspelt_is_named() {
+    let folder = folder();
+    fs::write(folder.path().join("decode.json"), small_trace()).unwrap();
+    let import = |more: &[&'static str]| [&["import", "decode.json"], more].concat();
+    for (words, parts) in [
+        (
+            &["workload.promt_tokens=5"][..],
+            ["promt_tokens", "prompt_tokens"],
+        ),
+        (
+            &["model=gpt2", "--model", "qwen3_8b"],
+            ["model=gpt2 and --model qwen3_8b", "give one"],
+        ),
+        (
+            &["hydra.run.dir=a", "-o", "b"],
+            ["-o and hydra.run.dir=a", "give one"],
+        ),
+        (
+            &["workload.prompt_tokens=5"],
+            ["name no model", "model=NAME"],
+        ),
+    ] {
+        let said = refused(folder.path(), &import(words));
+        for part in parts {
+            assert!(said.contains(part), "{words:?}: {said}");
+        }
+        assert!(!folder.path().join("runs").exists());
+    }
+    works(folder.path(), &import(&["hydra.run.dir=named"]));
+    assert!(folder.path().join("named/report.html").is_file());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -108,6 +109,98 @@ fn ranks_that_cannot_be_read_are_named_and_others_joined() {
     assert!(errors.contains("rank-00003.rank"), "{errors}");
 }
 
+/// The model, the workload and the device reach the job that joins: those options were once lost on the way to Slurm.
+#[test]
+fn a_launched_import_knows_the_model_of_the_one_that_submits() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    fs::create_dir(at.join("bin")).unwrap();
+    let sbatch = at.join("bin/sbatch");
+    // Runs each task of an array, or the one job, at once.
+    let script = r#"#!/bin/bash
+script="${@: -1}"
+last=$(sed -n 's/^#SBATCH --array=0-//p' "$script")
+for task in $(seq 0 "${last:-0}"); do
+  SLURM_ARRAY_TASK_ID=$task bash "$script" > "$script.$task.log" 2>&1
+done
+echo 77"#;
+    fs::write(&sbatch, script).unwrap();
+    fs::set_permissions(&sbatch, fs::Permissions::from_mode(0o755)).unwrap();
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/model_config");
+    let configs = fs::read_dir(&corpus)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    fs::copy(configs.min().unwrap(), at.join("my config.json")).unwrap();
+    let ranks = fixtures().display().to_string();
+    let about = [
+        "--config",
+        "my config.json",
+        "--device",
+        "h200",
+        "workload.prompt_tokens=77",
+    ];
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}", at.join("bin").display());
+    let launched = Command::new(env!("CARGO_BIN_EXE_llmprof"))
+        .current_dir(at)
+        .env("PATH", path)
+        .args(["import", &ranks, "-o", "launched", "--launcher", "slurm"])
+        .args(about)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&launched.stderr);
+    assert!(launched.status.success(), "{errors}");
+    let mut arguments = vec!["import", "--join", "launched.ranks", "-o", "joined"];
+    arguments.extend(about);
+    done(at, &arguments);
+    let record = |run: &str| {
+        let file = at.join(run).join("record.json");
+        serde_json::from_slice::<Value>(&fs::read(file).unwrap()).unwrap()
+    };
+    let launched = record("launched");
+    assert_eq!(launched["workload"]["prompt"], 77);
+    assert_eq!(launched, record("joined"));
+}
+
+/// A folder of files that are no ranks gave a warning for each and left a failed run.
+#[test]
+fn a_folder_without_ranks_is_one_line_and_leaves_no_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    fs::create_dir(at.join("traces")).unwrap();
+    for number in 0..20 {
+        fs::write(
+            at.join(format!("traces/t{number}.json")),
+            r#"{"traceEvents": []}"#,
+        )
+        .unwrap();
+    }
+    let said = crate::common::refused(at, &["import", "traces", "-o", "run"]);
+    let line = "20 files are not the ranks of one job; the first: traces/t0.json ";
+    assert!(said.contains(line), "{said}");
+    // Reading all of a folder of large traces took half a minute.
+    assert!(
+        said.contains("8 files were read and none is the timeline of a rank"),
+        "{said}"
+    );
+    assert_eq!(said.matches(".json").count(), 1, "{said}");
+    assert!(!said.contains("warning"), "{said}");
+    assert!(!at.join("run").exists());
+    // One rank among them is no job, and nothing to go on with.
+    fs::copy(
+        fixtures().join("rank0.json.gz"),
+        at.join("traces/z_rank0.json.gz"),
+    )
+    .unwrap();
+    let said = crate::common::refused(at, &["import", "traces", "-o", "run"]);
+    assert!(
+        said.contains("20 files could not be read, the first: traces/t0.json "),
+        "{said}"
+    );
+    assert!(said.contains("reading ranks 1 summary ("), "{said}");
+    assert!(!at.join("run").exists());
+}
+
 #[test]
 fn mistakes_are_said_before_anything_is_written() {
     let folder = tempfile::tempdir().unwrap();
@@ -133,10 +226,24 @@ fn mistakes_are_said_before_anything_is_written() {
             ],
             "more than --memory",
         ),
+        (
+            vec![
+                "import",
+                "--summary-only",
+                &rank,
+                "-o",
+                "S",
+                "model=qwen3_8b",
+            ],
+            "model=qwen3_8b has no effect on rank summaries",
+        ),
     ] {
         let output = llmprof(at, &arguments);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+        // A long path may wrap the line anywhere.
+        let words = errors.split_whitespace().filter(|word| *word != "│");
+        let errors = words.collect::<Vec<_>>().join(" ");
         assert!(errors.contains(why), "{arguments:?}: {errors}");
     }
 }

@@ -31,9 +31,9 @@ fn top_kernels_are_those_of_the_published_list() {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
-    let found = list(fs::read_to_string(folder.path().join("top.yaml")).unwrap());
+    let actual = list(fs::read_to_string(folder.path().join("top.yaml")).unwrap());
     let expected = list(fs::read_to_string(fixture("ancestor/nsys/top-kernels.yaml")).unwrap());
-    assert_eq!(found, expected);
+    assert_eq!(actual, expected);
 }
 
 #[test]
@@ -80,6 +80,32 @@ fn first_uses_are_left_out_as_in_the_report() {
     );
 }
 
+/// What is counted is what is shown: kernels by name, or kernels by phase.
+#[test]
+fn shares_are_those_of_the_rows_that_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = fixture("h200/nsys/qwen05.sqlite.gz");
+    works(folder.path(), &["import", &trace, "-o", "run"]);
+    let said = |more: &[&str]| {
+        let words = [&["kernels", "top", "run", "--topk", "5"][..], more].concat();
+        let output = common::llmprof(folder.path(), &words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        said.lines().last().unwrap().to_owned()
+    };
+    assert_eq!(
+        said(&[]),
+        "5 of 62 rows take 29.2 % of 10.89 ms GPU time; a row is a kernel in one phase, and there are 42 kernels"
+    );
+    assert_eq!(
+        said(&["--phase", "decode"]),
+        "5 of 31 kernels take 38.7 % of 8.209 ms GPU time"
+    );
+    assert_eq!(
+        said(&["-o", "-"]),
+        "5 of 42 kernels take 34.3 % of 10.89 ms GPU time"
+    );
+}
+
 #[test]
 fn counters_become_tables_and_a_report() {
     let folder = tempfile::tempdir().unwrap();
@@ -122,15 +148,15 @@ fn counters_become_tables_and_a_report() {
             "{line}"
         );
     }
-    assert!(tried[0].contains("the last wave leaves"), "{}", tried[0]);
+    assert!(tried[0].contains("The last wave leaves"), "{}", tried[0]);
     assert!(
         !report.contains("only doing less of both helps"),
         "{report}"
     );
     assert!(file("report.md").contains("Shapes: generic (M, K), (K,) → (M,)."));
     assert!(summary.contains(",GEMV of one token,"), "{summary}");
-    let found = printed(folder.path(), &[&arguments[..], &["--json"]].concat());
-    let noted: Vec<&Value> = found["launches"]
+    let analysis = printed(folder.path(), &[&arguments[..], &["--json"]].concat());
+    let noted: Vec<&Value> = analysis["launches"]
         .as_array()
         .unwrap()
         .iter()
@@ -192,6 +218,26 @@ fn packed_reports_of_a_folder_are_read() {
     assert_eq!(in_folder, alone);
 }
 
+/// Each page has every launch: two pages of a profile had them twice.
+#[test]
+fn pages_of_one_profile_are_joined() {
+    let folder = tempfile::tempdir().unwrap();
+    let [raw, details] =
+        ["raw", "details"].map(|page| fixture(&format!("h200/ncu/decode_{page}.csv.gz")));
+    let launches = |pages: &[&str]| {
+        let words = [&["kernels", "analyze"], pages, &["--json"]].concat();
+        let analysis = printed(folder.path(), &words);
+        analysis["launches"].as_array().unwrap().len()
+    };
+    let alone = launches(&[&raw]);
+    assert!(alone > 0);
+    assert_eq!(launches(&[&raw, &details]), alone);
+    // The same page of two folders is of two profiles.
+    let other = folder.path().join("decode_raw.csv.gz");
+    fs::copy(&raw, &other).unwrap();
+    assert_eq!(launches(&[&raw, other.to_str().unwrap()]), 2 * alone);
+}
+
 /// With lower margins a unit that is hardly used limits a kernel, and fewer wait for nothing or fill no device.
 #[test]
 fn margins_of_classes_are_options() {
@@ -199,8 +245,8 @@ fn margins_of_classes_are_options() {
     let ncu = fixture("ancestor/ncu");
     let classes = |more: &[&str]| {
         let words = ["kernels", "analyze", &ncu, "--device", "rtx_5090", "--json"];
-        let found = printed(folder.path(), &[&words[..], more].concat());
-        let launches = found["launches"].as_array().unwrap();
+        let analysis = printed(folder.path(), &[&words[..], more].concat());
+        let launches = analysis["launches"].as_array().unwrap();
         let of = |class: &str| launches.iter().filter(|one| one["class"] == class).count();
         (of("underfilled_grid"), of("latency_bound"))
     };
@@ -225,9 +271,9 @@ fn margins_of_classes_are_options() {
 fn a_report_of_nsight_compute_is_read_without_the_tool() {
     let folder = tempfile::tempdir().unwrap();
     let report = fixture("h200/ncu/decode_12.ncu-rep.gz");
-    let found = printed(folder.path(), &["kernels", "analyze", &report, "--json"]);
-    assert_eq!(found["launches"].as_array().unwrap().len(), 12);
-    assert_eq!(found["device"], "h200");
+    let analysis = printed(folder.path(), &["kernels", "analyze", &report, "--json"]);
+    assert_eq!(analysis["launches"].as_array().unwrap().len(), 12);
+    assert_eq!(analysis["device"], "h200");
     // A rule is explained at the first kernel that has it.
     common::works(folder.path(), &["kernels", "analyze", &report, "-o", "out"]);
     let text = std::fs::read_to_string(folder.path().join("out/report.md")).unwrap();
@@ -327,6 +373,9 @@ fn the_doctor_knows_tools_that_are_too_old() {
     let mut checks = checks.as_array().unwrap().iter();
     let check = checks.find(|check| check["name"] == "ncu").unwrap();
     assert_eq!(check["state"], "broken", "{check}");
-    let found = check["found"].as_str().unwrap();
-    assert!(found.contains("ncu 2022.4 is older than 2023.1"), "{found}");
+    let version = check["found"].as_str().unwrap();
+    assert!(
+        version.contains("ncu 2022.4 is older than 2023.1"),
+        "{version}"
+    );
 }

@@ -145,8 +145,8 @@ fn assert_speaks_of_a_processor(run: &Path) {
         for line in text.lines() {
             // The part of a waterfall has one name everywhere.
             let line = line.replace("kernel inefficiency", "");
-            let found = foreign.iter().find(|word| line.contains(*word));
-            assert_eq!(found, None, "{name}: {line}");
+            let foreign_word = foreign.iter().find(|word| line.contains(*word));
+            assert_eq!(foreign_word, None, "{name}: {line}");
         }
     }
 }
@@ -290,9 +290,9 @@ fn programs_that_take_processors_from_a_run_are_reported() {
     }
     let summary = fs::read_to_string(out.join("stakeholder_summary.md")).unwrap();
     assert!(summary.contains("on a quiet one it is faster"), "{summary}");
-    let found = &json(&out.join("analysis.json"))["telemetry"]["processors"];
-    let figure = |name: &str| found[name].as_f64().unwrap();
-    assert!(figure("busy") > figure("worker"), "{found}");
+    let usage = &json(&out.join("analysis.json"))["telemetry"]["processors"];
+    let figure = |name: &str| usage[name].as_f64().unwrap();
+    assert!(figure("busy") > figure("worker"), "{usage}");
     let samples = fs::read_to_string(out.join("telemetry.csv")).unwrap();
     let columns = "usable_cores,usable_cores_busy,worker_waiting_threads,quota_throttled_cores";
     assert!(samples.lines().next().unwrap().ends_with(columns));
@@ -305,8 +305,11 @@ fn jobs_of_a_sweep_are_compared() {
         folder.path(),
         &["-m", "runtime.batch_size=1,2", "hydra.sweep.dir=sweep"],
     );
-    assert!(text.lines().next().unwrap().contains("TOKENS/S"), "{text}");
-    for (row, batch) in text.lines().skip(1).zip(1..) {
+    assert!(text.starts_with("Most tokens/s: "), "{text}");
+    assert!(text.ends_with("report: sweep/comparison.html\n"), "{text}");
+    let is_head = |line: &&str| line.contains("TOKENS/S  ");
+    let rows = text.lines().skip_while(|line| !is_head(line)).skip(1);
+    for (row, batch) in rows.zip(1..=2) {
         let differing = format!("  runtime.batch_size={batch}  complete");
         assert!(row.contains(&differing), "{text}");
     }
@@ -371,7 +374,7 @@ fn bad_requests_are_refused_in_their_own_words() {
             &["dataset=text", "dataset.root=empty"],
             &[
                 "dataset text",
-                "no .txt, .md, .jsonl, .json, .parquet or image file",
+                "no .txt, .md, .jsonl, .json, .csv, .parquet or image file",
             ],
         ),
         (&["dataset=text", "dataset.root=blank.txt"], &["blank.txt"]),
@@ -451,8 +454,8 @@ fn requests_beyond_the_context_are_reported() {
     works(folder.path(), &more);
     let issues = json(&folder.path().join("out/run.json"))["issues"].clone();
     let mut issues = issues.as_array().unwrap().iter();
-    let found = issues.find(|issue| issue["code"] == "workload.beyond_context");
-    let values = &found.unwrap()["values"];
+    let issue = issues.find(|issue| issue["code"] == "workload.beyond_context");
+    let values = &issue.unwrap()["values"];
     assert_eq!(
         (&values["positions"], &values["most"]),
         (&11.into(), &10.into())

@@ -221,3 +221,39 @@ fn logs_of_cublas_beside_a_timeline_have_times() {
     works(folder.path(), &["analyze", "run"]);
     assert_eq!(fs::read_to_string(&csv).unwrap(), first);
 }
+
+/// A folder of a project holds more than profiles: what is none is left out, and the report says so.
+#[test]
+fn files_of_a_folder_that_are_not_profiles_are_left_out_with_a_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let traces = folder.path().join("traces");
+    fs::create_dir(&traces).unwrap();
+    let trace = fixture("../cpu/torch_modules.json.gz");
+    fs::copy(&trace, traces.join("trace.json.gz")).unwrap();
+    let database = rusqlite::Connection::open(traces.join("experiments.db")).unwrap();
+    database
+        .execute_batch("create table experiments (id integer)")
+        .unwrap();
+    drop(database);
+    // Chrome's format, with nothing in it.
+    fs::write(traces.join("metrics.json"), r#"{"traceEvents": []}"#).unwrap();
+    fs::write(traces.join("config.json"), r#"{"hidden_size": 64}"#).unwrap();
+    works(folder.path(), &["import", "traces", "-o", "run"]);
+    let manifest = json(&folder.path().join("run/analysis.json"));
+    let issues = manifest["issues"].as_array().unwrap().iter();
+    let left_out: Vec<String> = issues
+        .filter(|issue| issue["code"] == "import.left_out")
+        .map(|issue| issue["values"].to_string())
+        .collect();
+    assert_eq!(left_out.len(), 3, "{left_out:?}");
+    for name in ["experiments.db", "metrics.json", "config.json"] {
+        let of_file = left_out.iter().filter(|values| values.contains(name));
+        assert_eq!(of_file.count(), 1, "{name} in {left_out:?}");
+    }
+    // A file that is named is an error, and so is a folder that has nothing else.
+    let named = refused(folder.path(), &["import", "traces/experiments.db"]);
+    assert!(named.contains("another kind of SQLite file"), "{named}");
+    fs::remove_file(traces.join("trace.json.gz")).unwrap();
+    let nothing = refused(folder.path(), &["import", "traces"]);
+    assert!(nothing.contains("experiments.db"), "{nothing}");
+}

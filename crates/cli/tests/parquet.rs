@@ -15,21 +15,10 @@ fn fixture(name: &str) -> String {
     fixtures.join(name).display().to_string()
 }
 
-/// A Python with DuckDB, pandas and pyarrow; `None` where it may be missing and is.
-fn python_with_readers() -> Option<PathBuf> {
-    let named = std::env::var_os("LLMPROF_PYTHON").map(PathBuf::from);
+/// A Python with DuckDB, pandas and pyarrow.
+fn python_with_readers() -> PathBuf {
     let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/python");
-    let python = named.unwrap_or_else(own);
-    let imports = Command::new(&python)
-        .args(["-c", "import duckdb, pandas, pyarrow"])
-        .output();
-    let is_there = imports.is_ok_and(|output| output.status.success());
-    assert!(
-        is_there || std::env::var_os("LLMPROF_REQUIRE_PYTHON").is_none(),
-        "{} has no duckdb, pandas and pyarrow",
-        python.display()
-    );
-    is_there.then_some(python)
+    std::env::var_os("LLMPROF_PYTHON").map_or_else(own, PathBuf::from)
 }
 
 fn recipe(python: &Path, folder: &Path, name: &str) -> String {
@@ -57,10 +46,9 @@ fn a_build_without_the_feature_says_how_to_get_it() {
 
 #[cfg(feature = "parquet")]
 #[test]
+#[ignore = "live: needs pyarrow"]
 fn other_engines_read_the_same_events() {
-    let Some(python) = python_with_readers() else {
-        return;
-    };
+    let python = python_with_readers();
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     for (trace, run) in [
@@ -100,10 +88,9 @@ fn the_folder_in_a_run_is_listed_by_it() {
 /// A joined run keeps the timeline of one rank: those of the others come from their profiles, on the same clock.
 #[cfg(feature = "parquet")]
 #[test]
+#[ignore = "live: needs pyarrow"]
 fn ranks_of_a_joined_run_have_the_times_of_a_whole_one() {
-    let Some(python) = python_with_readers() else {
-        return;
-    };
+    let python = python_with_readers();
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let ranks = fixture("public/ranks_dlrm");
@@ -119,10 +106,9 @@ fn ranks_of_a_joined_run_have_the_times_of_a_whole_one() {
 
 /// OpenWebText is published as Parquet. A build with the feature needs Python only for compressions that it does not read.
 #[test]
+#[ignore = "live: needs pyarrow"]
 fn datasets_in_parquet_become_samples_and_variants() {
-    let Some(python) = python_with_readers() else {
-        return;
-    };
+    let python = python_with_readers();
     let folder = tempfile::tempdir().unwrap();
     let (at, project) = (folder.path(), folder.path().join("project"));
     fs::create_dir(&project).unwrap();

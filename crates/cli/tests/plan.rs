@@ -41,12 +41,14 @@ fn the_answer_comes_first_and_is_the_same_in_every_form() {
         .copied()
         .chain(["--json", "-o", "plan.html"])
         .collect();
-    let found: Value = serde_json::from_str(&common::works(folder.path(), &all)).unwrap();
-    let best = &found["candidates"][0];
+    let plan: Value = serde_json::from_str(&common::works(folder.path(), &all)).unwrap();
+    let best = &plan["candidates"][0];
     assert_eq!(best["is_met"], true);
     let device = best["device"].as_str().unwrap();
     assert!(text.contains(&format!("1 replica of {device}")), "{text}");
     assert!(text.contains("It meets the objectives"), "{text}");
+    let order = "Without --prices, a GPU of each kind counts as one";
+    assert!(text.contains(order), "{text}");
     let page = fs::read_to_string(folder.path().join("plan.html")).unwrap();
     assert!(page.contains("pareto") && page.contains(device));
 }
@@ -67,8 +69,8 @@ fn slow_bench(folder: &Path, concurrency: &str) -> String {
         "32",
         "--json",
     ];
-    let found: Value = serde_json::from_str(&common::works(folder, &words)).unwrap();
-    let p50 = |latency: &str| found["summary"][latency]["p50"].as_f64().unwrap();
+    let summary: Value = serde_json::from_str(&common::works(folder, &words)).unwrap();
+    let p50 = |latency: &str| summary["summary"][latency]["p50"].as_f64().unwrap();
     let result = json!({
         "request_rate": "inf",
         "max_concurrency": concurrency.parse::<u64>().unwrap(),
@@ -156,7 +158,7 @@ fn benches_that_cannot_be_repeated_are_named() {
 fn mistakes_are_named() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("prices"), "h100_sxm: 2.5\n").unwrap();
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 8] = [
         (
             &["plan", "llama3_1_8b", "--slo", "ttft:p99<1s"],
             "a plan needs a rate",
@@ -174,6 +176,19 @@ fn mistakes_are_named() {
                 "h1000",
             ],
             "h1000",
+        ),
+        (
+            &[
+                "plan",
+                "llama3_1_8b",
+                "--rate",
+                "2",
+                "--slo",
+                "ttft:p99<1s",
+                "--devices",
+                "l4,h200,l4",
+            ],
+            "--devices names l4 twice",
         ),
         (
             &[

@@ -4,25 +4,16 @@
 
 use crate::common;
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-/// A Python with torch and transformers; absent where there is none.
-fn python() -> Option<String> {
+/// A Python with torch and transformers.
+fn python() -> String {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let path = std::env::var_os("LLMPROF_PYTHON")
         .map_or_else(|| root.join(".venv/bin/python"), PathBuf::from);
-    let probe = Command::new(&path)
-        .args(["-c", "import torch, transformers"])
-        .output();
-    let works = probe.is_ok_and(|output| output.status.success());
-    let required = std::env::var("LLMPROF_REQUIRE_PYTHON").is_ok_and(|value| value == "1");
-    assert!(works || !required, "{}", path.display());
-    works.then(|| path.to_string_lossy().into_owned())
+    path.to_string_lossy().into_owned()
 }
 
 /// The model of `tiny.json`, as PyTorch runs it on an H200.
@@ -39,8 +30,8 @@ fn points(folder: &Path, args: &[&str]) -> Vec<Value> {
         .chain(args)
         .copied()
         .collect();
-    let found: Value = serde_json::from_str(&common::works(folder, &all)).unwrap();
-    found["points"].as_array().unwrap().clone()
+    let grid: Value = serde_json::from_str(&common::works(folder, &all)).unwrap();
+    grid["points"].as_array().unwrap().clone()
 }
 
 /// The runtime chooses the software; a sweep over it has each.
@@ -104,7 +95,7 @@ fn grids_are_the_same_by_many_threads() {
     let header: Vec<&str> = lines.next().unwrap().split(',').collect();
     let place = |name: &str| header.iter().position(|column| *column == name).unwrap();
     let (batch, prompt) = (place("batch_size"), place("prompt_tokens"));
-    let found: Vec<(u64, u64)> = lines
+    let sizes: Vec<(u64, u64)> = lines
         .map(|line| {
             let cells: Vec<&str> = line.split(',').collect();
             (
@@ -116,10 +107,11 @@ fn grids_are_the_same_by_many_threads() {
     let expected: Vec<(u64, u64)> = (1..41)
         .flat_map(|batch| (1..66).map(move |step| (batch, step * 64)))
         .collect();
-    assert_eq!(found, expected);
+    assert_eq!(sizes, expected);
 }
 
 #[test]
+#[ignore = "live: needs torch and transformers"]
 fn kernels_of_a_device_are_measured_into_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let missing = common::refused(
@@ -132,7 +124,7 @@ fn kernels_of_a_device_are_measured_into_a_file() {
     );
     let alone = common::refused(folder.path(), &["hardware", "measure", "--quick"]);
     assert!(alone.contains("--gpu"), "{alone}");
-    let Some(python) = python() else { return };
+    let python = python();
     let python = format!("--python={python}");
     let no_gpu = common::refused(
         folder.path(),
@@ -172,8 +164,9 @@ fn kernels_of_a_device_are_measured_into_a_file() {
 }
 
 #[test]
+#[ignore = "live: needs torch and transformers"]
 fn models_without_a_family_are_traced_and_said_to_be() {
-    let Some(python) = python() else { return };
+    let python = python();
     let folder = tempfile::tempdir().unwrap();
     let config = json!({"model_type": "mamba2", "hidden_size": 64, "num_heads": 8, "head_dim": 16, "state_size": 16,
         "num_hidden_layers": 2, "vocab_size": 128, "n_groups": 1, "expand": 2, "chunk_size": 16});
@@ -198,13 +191,13 @@ fn models_without_a_family_are_traced_and_said_to_be() {
     let own = request(&python);
     let mut args: Vec<&str> = own.iter().map(String::as_str).collect();
     args.push("runtime.batch_size=1,4");
-    let found = points(folder.path(), &args);
-    for point in &found {
+    let points = points(folder.path(), &args);
+    for point in &points {
         assert_eq!(point["family"], "traced");
         assert!(point["decode_step_gpu_low_ns"].as_i64() < point["decode_step_gpu_ns"].as_i64());
         assert_eq!(point["weights_bytes"], 2 * 72_752);
     }
-    assert!(found[1]["prefill_gpu_ns"].as_i64() > found[0]["prefill_gpu_ns"].as_i64());
+    assert!(points[1]["prefill_gpu_ns"].as_i64() > points[0]["prefill_gpu_ns"].as_i64());
     let other = request("/no/such/python");
     let mut args: Vec<&str> = other.iter().map(String::as_str).collect();
     args.insert(0, "predict");
@@ -217,8 +210,9 @@ fn models_without_a_family_are_traced_and_said_to_be() {
 
 /// A family counts them; what transformers launches for them in eager mode is traced, and nothing stands in for a trace.
 #[test]
+#[ignore = "live: needs torch and transformers"]
 fn gated_delta_models_are_traced_in_eager_mode_alone() {
-    let Some(python) = python() else { return };
+    let python = python();
     let folder = tempfile::tempdir().unwrap();
     let config = json!({"model_type": "qwen3_5_text", "dtype": "bfloat16", "hidden_size": 64, "intermediate_size": 112, "num_hidden_layers": 4,
         "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 96, "linear_num_key_heads": 2,
@@ -251,13 +245,14 @@ fn gated_delta_models_are_traced_in_eager_mode_alone() {
 
 /// Families know the kernels of the default attention; those of another are traced, and the default stands in where they cannot be.
 #[test]
+#[ignore = "live: needs torch and transformers"]
 fn attention_other_than_the_default_is_traced() {
-    let Some(python) = python() else { return };
+    let python = python();
     let folder = tempfile::tempdir().unwrap();
     let config = json!({"model_type": "llama", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
         "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 1024, "max_position_embeddings": 2048});
     std::fs::write(folder.path().join("tiny.json"), config.to_string()).unwrap();
-    let found = |python: &str| {
+    let predicted = |python: &str| {
         let python = format!("runtime.python={python}");
         let own = [
             "workload.prompt_tokens=1024",
@@ -266,64 +261,67 @@ fn attention_other_than_the_default_is_traced() {
         ];
         points(folder.path(), &[&TINY[..], &own].concat())
     };
-    let [default, eager] = found(&python).try_into().unwrap();
+    let [default, eager] = predicted(&python).try_into().unwrap();
     assert_eq!(
         (&default["family"], &eager["family"]),
         (&json!("llama"), &json!("traced"))
     );
     // Scores are tensors, read and written by many kernels.
     assert!(eager["prefill_gpu_ns"].as_i64() > default["prefill_gpu_ns"].as_i64());
-    let [same, stood_in] = found("/no/such/python").try_into().unwrap();
+    let [same, stood_in] = predicted("/no/such/python").try_into().unwrap();
     assert_eq!(same["prefill_gpu_ns"], default["prefill_gpu_ns"]);
     assert_eq!(stood_in["prefill_gpu_ns"], default["prefill_gpu_ns"]);
 }
 
-/// A run of the native engine says how fast this CPU is with it: the same request is predicted as it was measured.
+/// The same request is predicted as the plain passes measured it: with the profiled pass, it was half as long again.
 #[test]
 fn a_run_corrects_predictions() {
     let folder = tempfile::tempdir().unwrap();
-    let config = json!({"model_type": "llama", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4,
-        "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 1024, "max_position_embeddings": 512});
-    std::fs::write(folder.path().join("tiny.json"), config.to_string()).unwrap();
-    common::works(
-        folder.path(),
-        &[
-            "run",
-            "model=local",
-            "model.config=tiny.json",
-            "model.dtype=f32",
-            "workload.prompt_tokens=32",
-            "infer.max_new_tokens=16",
-            "runtime.repeats=3",
-            "hydra.run.dir=run",
-            "hardware.spec=xeon_8480",
-        ],
+    let recorded = PathBuf::from(fixture("h200/runs/eager05"));
+    let wire = recorded.join("cupti.wire.gz");
+    let import = ["import", "-o=run", wire.to_str().unwrap()];
+    common::works(folder.path(), &import);
+    let run = folder.path().join("run");
+    std::fs::copy(recorded.join("record.json"), run.join("record.json")).unwrap();
+    common::works(folder.path(), &["analyze", "run"]);
+    let analysis = std::fs::read_to_string(run.join("analysis.json")).unwrap();
+    let analysis: Value = serde_json::from_str(&analysis).unwrap();
+    let predicted = |device: &str| {
+        let words = [
+            "predict",
+            "--from=run",
+            device,
+            "runtime.batch_size=1,4",
+            "--format=json",
+        ];
+        let grid: Value = serde_json::from_str(&common::works(folder.path(), &words)).unwrap();
+        grid
+    };
+    let grid = predicted("hardware.spec=h200");
+    let note = grid["notes"][0].as_str().unwrap();
+    assert!(note.contains("measured without a profiler"), "{note}");
+    assert!(note.contains("Measured ÷ predicted on h200"), "{note}");
+    // Errors of predictions that start from no run are not theirs.
+    assert_eq!(grid["held_out"], Value::Null);
+    let point = &grid["points"][0];
+    assert_eq!(
+        [&point["prompt_tokens"], &point["new_tokens"]],
+        [128, 16],
+        "{grid}"
     );
-    let metrics = std::fs::read_to_string(folder.path().join("run/metrics.json")).unwrap();
-    let metrics: Value = serde_json::from_str(&metrics).unwrap();
-    let args = [
-        "predict",
-        "--from=run",
-        "hardware.spec=xeon_8480",
-        "runtime.batch_size=1,4",
-        "--format=json",
-    ];
-    let found: Value = serde_json::from_str(&common::works(folder.path(), &args)).unwrap();
-    let note = found["notes"][0].as_str().unwrap();
-    assert!(note.contains("from run, measured ÷ predicted"), "{note}");
-    let points = found["points"].as_array().unwrap();
-    assert_eq!(points[0]["prompt_tokens"], 32, "{found}");
-    // The device that the run was judged by need not be named again.
-    let unnamed = args.map(|word| word.replace("xeon_8480", "auto"));
-    let unnamed: Vec<&str> = unnamed.iter().map(String::as_str).collect();
-    let again: Value = serde_json::from_str(&common::works(folder.path(), &unnamed)).unwrap();
-    assert_eq!(again["points"][1]["tpot_ns"], points[1]["tpot_ns"]);
-    let tpot = points[0]["tpot_ns"].as_f64().unwrap();
-    let measured = metrics["latency"]["tpot_ns"]["mean"].as_f64();
-    if let Some(measured) = measured {
-        // The captured pass and the plain ones differ.
-        assert!((0.4..2.5).contains(&(tpot / measured)), "{tpot} {measured}");
+    for (time, phase, steps) in [("ttft_ns", "prefill", 1.0), ("tpot_ns", "decode", 15.0)] {
+        let mut phases = analysis["phases"].as_array().unwrap().iter();
+        let found = phases.find(|one| one["phase"] == phase).unwrap();
+        let measured = found["plain_wall_ns"].as_f64().unwrap() / steps;
+        let off = point[time].as_f64().unwrap() / measured - 1.0;
+        assert!(off.abs() < 0.02, "{time}: {off}");
     }
+    // The device that the run was judged by need not be named again.
+    assert_eq!(predicted("hardware.spec=auto")["points"], grid["points"]);
+    // On another device the run's factors hold, and no error is known.
+    let other = &predicted("hardware.spec=b200")["points"][0];
+    assert_ne!(other["prefill_gpu_ns"], point["prefill_gpu_ns"]);
+    assert_eq!(other["prefill_gpu_low_ns"], Value::Null);
     let none = common::refused(
         folder.path(),
         &["predict", "--from=nowhere", "hardware.spec=h200"],
@@ -331,7 +329,127 @@ fn a_run_corrects_predictions() {
     assert!(none.contains("nowhere"), "{none}");
 }
 
+/// An import in `folder/NAME`, and the first row of what is predicted from it, with its notes.
+fn predicted_from(folder: &Path, name: &str, import: &[&str], more: &[&str]) -> (Value, String) {
+    if !folder.join(name).exists() {
+        let words = [&["import", "-o", name], import].concat();
+        common::works(folder, &words);
+    }
+    let from = format!("--from={name}");
+    let words = [&["predict", "--format=json", &from], more].concat();
+    let grid: Value = serde_json::from_str(&common::works(folder, &words)).unwrap();
+    let note = grid["notes"][0].as_str().unwrap().to_owned();
+    (grid["points"][0].clone(), note)
+}
+
+fn fixture(name: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    path.join(name).to_string_lossy().into_owned()
+}
+
+/// Prefill was half of what was measured where the first of two was left out, and times had the profiler's cost in them.
+#[test]
+fn a_prediction_of_the_request_of_a_trace_is_what_was_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, file) in [
+        ("nsys", "h200/nsys/qwen05.sqlite.gz"),
+        ("kineto", "h200/torch_full.json.gz"),
+    ] {
+        let file = fixture(file);
+        let import = [
+            file.as_str(),
+            "model=qwen2_5_0_5b",
+            "workload.prompt_tokens=128",
+        ];
+        // The device is that of the trace.
+        let (point, note) = predicted_from(folder.path(), name, &import, &[]);
+        assert_eq!(point["device"], "h200");
+        assert!(note.contains("less the profiler's cost"), "{note}");
+        let text = std::fs::read_to_string(folder.path().join(name).join("analysis.json")).unwrap();
+        let analysis: Value = serde_json::from_str(&text).unwrap();
+        let replay = |phase: &str| {
+            let mut replays = analysis["replays"].as_array().unwrap().iter();
+            replays.find(|one| one["phase"] == phase).unwrap()["plain_ns"]
+                .as_f64()
+                .unwrap()
+        };
+        for (time, phase) in [("ttft_ns", "prefill"), ("tpot_ns", "decode")] {
+            let off = point[time].as_f64().unwrap() / replay(phase) - 1.0;
+            assert!(off.abs() < 0.01, "{name} {time}: {off}");
+        }
+        // The time of the host is that of this run: the range of all hosts does not hold.
+        assert_eq!(point["tpot_low_ns"], Value::Null);
+    }
+}
+
+/// The model of `import --config` and the request of the trace were those of the default config.
+#[test]
+fn a_prediction_from_a_run_is_of_its_model_and_its_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, config) = (
+        fixture("faults/control.json.gz"),
+        fixture("faults/config.json"),
+    );
+    let import = [trace.as_str(), "--config", config.as_str()];
+    let (own, _) = predicted_from(folder.path(), "run", &import, &[]);
+    assert_eq!(own["model"], "local");
+    assert_eq!([&own["batch_size"], &own["prompt_tokens"]], [4, 512]);
+    let prefill_ms = own["prefill_gpu_ns"].as_f64().unwrap() / 1e6;
+    assert!((6.3..6.6).contains(&prefill_ms), "{prefill_ms}");
+    // Either name of a key replaces the run's value.
+    for key in ["workload.batch_size=8", "runtime.batch_size=8"] {
+        let (more, _) = predicted_from(folder.path(), "run", &import, &[key]);
+        assert_eq!(
+            [&more["batch_size"], &more["prompt_tokens"]],
+            [8, 512],
+            "{key}"
+        );
+    }
+    let half = ["model.num_hidden_layers=5"];
+    let (half, _) = predicted_from(folder.path(), "run", &import, &half);
+    let ratio = half["prefill_gpu_ns"].as_f64().unwrap() / prefill_ms / 1e6;
+    assert!((0.45..0.7).contains(&ratio), "{ratio}");
+}
+
+/// Factors were cut at 10, and the prediction was 20 and 37 times too short.
+#[test]
+fn a_run_of_something_else_is_no_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = fixture("h200/torch_full.json.gz");
+    let import = ["import", &trace, "model=llama3_1_70b", "-o", "run"];
+    common::works(folder.path(), &import);
+    let said = common::refused(folder.path(), &["predict", "--from=run"]);
+    assert!(
+        said.contains("times as long as predicted in prefill"),
+        "{said}"
+    );
+}
+
 /// What cannot be predicted is no answer: exit 2 and why, in every format. Tables are bounded; CSV is printed as it comes.
+/// The verdict on a target was of the first step, the table of the mean step.
+#[test]
+fn a_target_is_judged_by_the_time_in_the_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = [
+        "model=llama3_1_8b",
+        "hardware.spec=rtx_4090",
+        "--efficiency=vllm",
+        "--tpot=3ms",
+        "--ttft=1ms",
+        "infer.max_new_tokens=512",
+    ];
+    let point = &points(folder.path(), &words)[0];
+    let said = common::works(folder.path(), &[&["predict"], &words[..]].concat());
+    for time in ["ttft_ns", "tpot_ns"] {
+        let predicted = llmprof_units::Nanos(point[time].as_i64().unwrap());
+        let judged = format!("(not met: {predicted} predicted");
+        assert!(said.contains(&judged), "{judged}: {said}");
+    }
+    let unchecked =
+        "Times on rtx_4090 are scaled by its peaks from those of another GPU and were not checked";
+    assert!(said.contains(unchecked), "{said}");
+}
+
 #[test]
 fn a_grid_without_a_prediction_fails() {
     let folder = tempfile::tempdir().unwrap();
@@ -355,21 +473,47 @@ fn a_grid_without_a_prediction_fails() {
     assert_eq!(output.status.code(), Some(0));
 }
 
-/// Each combination of such keys is composed before the first point: a hundred thousand take a minute.
+/// Composing takes a fraction of a millisecond: a grid is counted before that.
 #[test]
-fn combinations_that_would_be_composed_for_long_are_refused() {
+fn a_grid_is_bounded_before_it_is_composed() {
     let folder = tempfile::tempdir().unwrap();
-    let said = common::refused(
-        folder.path(),
-        &[
-            "predict",
-            "model=llama3_1_8b",
-            "hardware.spec=h200",
-            "model.hidden_size=range(64,3264,64)",
-            "model.intermediate_size=range(64,3264,64)",
-            "model.vocab_size=range(1000,51000,1000)",
-        ],
+    let refused = |words: &[&str]| common::refused(folder.path(), words);
+    let model = ["predict", "model=llama3_1_8b", "hardware.spec=h200"];
+    let said = refused(&[&model[..], &["workload.prompt_tokens=range(1,10002)"]].concat());
+    let why = "workload.prompt_tokens has too many values: 10001 requests would be composed, at most 10000 are";
+    assert!(
+        said.contains(why) && said.contains("fewer values"),
+        "{said}"
     );
-    assert!(said.contains("125000 combinations"), "{said}");
-    assert!(said.contains("at most 100000"), "{said}");
+    let together = [
+        "model.hidden_size=range(1024,13824,128)",
+        "model.intermediate_size=range(1024,13824,128)",
+    ];
+    let said = refused(&[&model[..], &together].concat());
+    let why =
+        "model.hidden_size and model.intermediate_size change the same settings: 10200 requests";
+    assert!(said.contains(why), "{said}");
+    let apart = [
+        "workload.prompt_tokens=range(1,101)",
+        "runtime.batch_size=range(1,101)",
+        "infer.max_new_tokens=range(1,12)",
+    ];
+    let said = refused(&[&model[..], &apart].concat());
+    assert!(
+        said.contains("110000 points are more than a table holds") && said.contains("--format csv"),
+        "{said}"
+    );
+    let sweep = [
+        "run",
+        "-m",
+        "runtime=none",
+        "workload.prompt_tokens=range(1,10002)",
+    ];
+    let said = refused(&sweep);
+    let why = "the sweep has 10001 jobs, at most 10000 are composed at once";
+    assert!(
+        said.contains(why) && said.contains("fewer values"),
+        "{said}"
+    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -156,6 +156,10 @@ fn a_key_without_its_place_is_found() {
         ("gpu=h200", "did you mean `hardware.spec=h200`?"),
         ("hardware=h200", "did you mean `hardware.spec=h200`?"),
         ("hardware.device=h200", "did you mean `hardware.spec=h200`?"),
+        (
+            "hardware=h100",
+            "did you mean `hardware.spec=h100_pcie` or `hardware.spec=h100_sxm`?",
+        ),
         ("hardware=huge", "hardware.spec=NAME is the device"),
         ("runtime=pytorh", "did you mean `pytorch`?"),
         ("model=Qwen/Qwen3-8B-FP8", "did you mean `qwen3_8b`?"),
@@ -306,6 +310,7 @@ fn a_project_without_a_primary_config_still_comes_first() {
 }
 
 #[test]
+#[ignore = "live: another user runs the binary"]
 fn a_directory_that_cannot_be_read_is_not_reported_to_be_written() {
     let folder = folder();
     let runs = folder.path().join("runs");
@@ -321,10 +326,7 @@ fn a_directory_that_cannot_be_read_is_not_reported_to_be_written() {
         // The superuser reads everything: somebody else does it.
         command.uid(65534).gid(65534);
     }
-    let Ok(output) = command.output() else {
-        eprintln!("skipped: nobody else may start the binary");
-        return;
-    };
+    let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(

@@ -57,8 +57,8 @@ fn lone_request(profile: &str, subject: &[&str], prompt: &str) {
     let predicted: Value = serde_json::from_str(&common::works(folder.path(), &words)).unwrap();
     let point = &predicted["points"][0];
     let load = ["-n", "3", "--prompt-tokens", prompt, "--output-tokens", "2"];
-    let found = simulated(&[&[efficiency.as_str()], subject, &load].concat());
-    let summary = &found["summary"];
+    let simulation = simulated(&[&[efficiency.as_str()], subject, &load].concat());
+    let summary = &simulation["summary"];
     for (simulated, predicted) in [("ttft_ms", "ttft_ns"), ("tpot_ms", "tpot_ns")] {
         let (ms, ns) = (&summary[simulated]["p50"], &point[predicted]);
         let ratio = ms.as_f64().unwrap() * 1e6 / ns.as_f64().unwrap();
@@ -67,7 +67,7 @@ fn lone_request(profile: &str, subject: &[&str], prompt: &str) {
             "{profile}, {subject:?}: {simulated} {ms}, {predicted} {ns}"
         );
     }
-    assert_eq!(found["basis"], "predicted");
+    assert_eq!(simulation["basis"], "predicted");
     assert_eq!(summary["completed"], 3);
 }
 
@@ -86,9 +86,9 @@ fn requests_take_time_to_reach_an_engine_and_wait_for_others() {
             "uniform:20:80",
         ];
         let args: Vec<&str> = LLAMA.iter().chain(&closed).chain(more).copied().collect();
-        let found = simulated(&args);
-        let mean = found["summary"]["ttft_ms"]["mean"].as_f64().unwrap();
-        (mean, found["settings"].clone())
+        let simulation = simulated(&args);
+        let mean = simulation["summary"]["ttft_ms"]["mean"].as_f64().unwrap();
+        (mean, simulation["settings"].clone())
     };
     let (plain, settings) = with(&[]);
     assert_eq!(settings["async_scheduling"], false);
@@ -128,10 +128,10 @@ fn states_take_kv_blocks() {
         "-n",
         "3",
     ];
-    let found = simulated(&words);
-    assert_eq!(found["settings"]["sequence_blocks"], 197);
-    let found = simulated(&[LLAMA[0], LLAMA[1], "-n", "3"]);
-    assert_eq!(found["settings"]["sequence_blocks"], 0);
+    let simulation = simulated(&words);
+    assert_eq!(simulation["settings"]["sequence_blocks"], 197);
+    let simulation = simulated(&[LLAMA[0], LLAMA[1], "-n", "3"]);
+    assert_eq!(simulation["settings"]["sequence_blocks"], 0);
 }
 
 /// What `predict` says of memory is what `simulate` finds.
@@ -201,11 +201,11 @@ fn objectives_decide_the_exit_code_and_replicas_are_found() {
     let output = common::llmprof(folder.path(), &rate);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stdout).contains("ttft:p99<500ms: not met"));
-    let found = simulated(&[&rate[1..], &["--search-replicas"]].concat());
-    let fewest = found["replicas"]["fewest"].as_u64().unwrap();
+    let simulation = simulated(&[&rate[1..], &["--search-replicas"]].concat());
+    let fewest = simulation["replicas"]["fewest"].as_u64().unwrap();
     assert!(fewest > 1, "{fewest}");
-    assert_eq!(found["gpus"], fewest);
-    assert_eq!(found["is_met"], true);
+    assert_eq!(simulation["gpus"], fewest);
+    assert_eq!(simulation["is_met"], true);
     // One fewer does not do.
     let fewer = format!("--replicas={}", fewest - 1);
     let output = common::llmprof(folder.path(), &[&rate[..], &[&fewer]].concat());
@@ -214,7 +214,7 @@ fn objectives_decide_the_exit_code_and_replicas_are_found() {
 
 #[test]
 fn a_search_of_settings_has_its_best_first() {
-    let found = simulated(&[
+    let simulation = simulated(&[
         LLAMA[0],
         LLAMA[1],
         "--rate=20",
@@ -223,10 +223,10 @@ fn a_search_of_settings_has_its_best_first() {
         "--prompt-tokens=1024",
         "--search-settings",
     ]);
-    let candidates = found["candidates"].as_array().unwrap();
+    let candidates = simulation["candidates"].as_array().unwrap();
     assert!(candidates.len() > 20);
-    assert_eq!(candidates[0]["settings"], found["settings"]);
-    assert_eq!(candidates[0]["summary"], found["summary"]);
+    assert_eq!(candidates[0]["settings"], simulation["settings"]);
+    assert_eq!(candidates[0]["summary"], simulation["summary"]);
 }
 
 #[test]
@@ -241,9 +241,9 @@ fn ranks_share_the_model_and_leave_more_cache() {
         "50",
     ]);
     assert_eq!((&one["gpus"], &two["gpus"]), (&1.into(), &2.into()));
-    let p50 = |found: &Value| found["summary"]["tpot_ms"]["p50"].as_f64().unwrap();
+    let p50 = |simulation: &Value| simulation["summary"]["tpot_ms"]["p50"].as_f64().unwrap();
     assert!(p50(&two) < p50(&one));
-    let blocks = |found: &Value| found["settings"]["kv_blocks"].as_u64().unwrap();
+    let blocks = |simulation: &Value| simulation["settings"]["kv_blocks"].as_u64().unwrap();
     assert!(blocks(&two) > 2 * blocks(&one));
 }
 
@@ -280,7 +280,7 @@ fn trace(folder: &Path) -> String {
 fn a_recorded_server_calibrates_the_steps() {
     let folder = tempfile::tempdir().unwrap();
     let trace = trace(folder.path());
-    let found = simulated(&[
+    let simulation = simulated(&[
         "--calibrate",
         &trace,
         "--kv-blocks=1000",
@@ -290,7 +290,7 @@ fn a_recorded_server_calibrates_the_steps() {
         "--output-tokens=11",
     ]);
     // 100 tokens of prefill, then ten steps of one.
-    let summary = &found["summary"];
+    let summary = &simulation["summary"];
     assert!(
         (summary["ttft_ms"]["p50"].as_f64().unwrap() - 3.0).abs() < 0.01,
         "{summary}"
@@ -299,9 +299,9 @@ fn a_recorded_server_calibrates_the_steps() {
         (summary["tpot_ms"]["p50"].as_f64().unwrap() - 2.01).abs() < 0.01,
         "{summary}"
     );
-    assert_eq!(found["step_time"]["kind"], "calibrated");
+    assert_eq!(simulation["step_time"]["kind"], "calibrated");
     assert!(
-        found["step_time"]["calibration"]["median_error"]
+        simulation["step_time"]["calibration"]["median_error"]
             .as_f64()
             .unwrap()
             < 1e-3
@@ -317,14 +317,14 @@ fn a_real_server_is_simulated_from_one_profile_of_it() {
     let words = "--kv-blocks=2048 --block-size=32 --max-num-seqs=16 --max-num-batched-tokens=512 -n 60 --rate=1.1 --seed=7 \
                  --prompt-tokens=uniform:32:160 --output-tokens=uniform:8:40 --calibrate";
     let words: Vec<&str> = words.split_whitespace().chain([steps.as_str()]).collect();
-    let found = &simulated(&words)["summary"];
+    let simulation = &simulated(&words)["summary"];
     // One seed is one load.
     for key in ["completed", "total_input_tokens", "total_output_tokens"] {
-        assert_eq!(found[key], measured[key], "{key}");
+        assert_eq!(simulation[key], measured[key], "{key}");
     }
     let off = |key: &str, statistic: &str| {
         let of = |summary: &Value| summary[key][statistic].as_f64().unwrap();
-        of(found) / of(&measured) - 1.0
+        of(simulation) / of(&measured) - 1.0
     };
     for key in ["ttft_ms", "tpot_ms", "itl_ms", "e2e_ms"] {
         for (statistic, most) in [("mean", 0.05), ("p50", 0.1), ("p90", 0.15)] {
@@ -333,7 +333,7 @@ fn a_real_server_is_simulated_from_one_profile_of_it() {
         }
     }
     let rate = |summary: &Value| summary["request_throughput"].as_f64().unwrap();
-    assert!((rate(found) / rate(&measured) - 1.0).abs() < 0.02);
+    assert!((rate(simulation) / rate(&measured) - 1.0).abs() < 0.02);
 }
 
 #[test]
@@ -347,11 +347,11 @@ fn traces_are_replayed_with_their_prefixes() {
     let path = folder.path().join("mooncake.jsonl");
     fs::write(&path, [line(0, 3), line(5000, 4), line(9000, 5)].join("\n")).unwrap();
     let path = path.display().to_string();
-    let found = simulated(&[LLAMA[0], LLAMA[1], "--trace", &path]);
+    let simulation = simulated(&[LLAMA[0], LLAMA[1], "--trace", &path]);
     // The first two blocks of 512 tokens are shared.
-    assert_eq!(found["summary"]["cached_tokens"], 2 * 1024);
-    let found = simulated(&[LLAMA[0], LLAMA[1], "--trace", &path, "--no-prefix-caching"]);
-    assert_eq!(found["summary"]["cached_tokens"], 0);
+    assert_eq!(simulation["summary"]["cached_tokens"], 2 * 1024);
+    let simulation = simulated(&[LLAMA[0], LLAMA[1], "--trace", &path, "--no-prefix-caching"]);
+    assert_eq!(simulation["summary"]["cached_tokens"], 0);
 }
 
 #[test]
@@ -423,6 +423,49 @@ fn mistakes_are_named() {
         said.contains("only `predict` and `simulate` spread a model"),
         "{said}"
     );
+}
+
+/// More requests were advised where no number of them settles a queue that grows.
+#[test]
+fn overload_and_long_requests_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let load = [
+        "-n",
+        "400",
+        "--prompt-tokens",
+        "512",
+        "--output-tokens",
+        "64",
+    ];
+    let words = [&["simulate"], &LLAMA[..], &load, &["--rate", "1e6"]].concat();
+    let said = common::works(folder.path(), &words);
+    assert!(
+        said.contains("Overload: 1000000 requests/s arrive and "),
+        "{said}"
+    );
+    assert!(!said.contains("Simulate more"), "{said}");
+    let calm = simulated(&[&LLAMA[..], &load, &["--rate", "2"]].concat());
+    assert!(calm.get("overload").is_none(), "{calm}");
+    let long = [
+        "simulate",
+        "model=qwen2_5_0_5b",
+        "hardware.spec=h200",
+        "-n",
+        "3",
+        "--prompt-tokens",
+        "40000",
+    ];
+    let output = common::llmprof(folder.path(), &long);
+    let warned = String::from_utf8_lossy(&output.stderr);
+    assert!(warned.contains("32768 positions"), "{warned}");
+    let long = [
+        "predict",
+        "model=qwen2_5_0_5b",
+        "hardware.spec=h200",
+        "workload.prompt_tokens=40000",
+    ];
+    let said = common::works(folder.path(), &long);
+    assert!(said.contains("32768 positions"), "{said}");
 }
 
 #[test]

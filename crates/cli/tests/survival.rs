@@ -191,6 +191,7 @@ fn an_ignored_hangup_stays_ignored() {
 }
 
 #[test]
+#[ignore = "live: mounts disks"]
 fn a_full_disk_is_said_and_what_was_measured_is_printed_and_kept() {
     let folder = folder();
     let words = run_words(3)
@@ -204,9 +205,7 @@ fn a_full_disk_is_said_and_what_was_measured_is_printed_and_kept() {
     // From a disk that takes hardly the first file to one that takes all.
     for moment in 1..=20_u64 {
         let bytes = moment * moment * 4096;
-        let Some(output) = on_small_disk(folder.path(), bytes, &script) else {
-            return;
-        };
+        let output = on_small_disk(folder.path(), bytes, &script);
         let said = String::from_utf8_lossy(&output.stderr);
         let printed = String::from_utf8_lossy(&output.stdout);
         match output.status.code() {
@@ -387,6 +386,7 @@ fn nobody_reading_standard_error_is_no_panic() {
 
 /// A system that starts no thread ended an import by a panic.
 #[test]
+#[ignore = "live: another user runs the binary"]
 fn no_threads_are_no_panic() {
     let folder = folder();
     let fixture = concat!(
@@ -411,10 +411,6 @@ fn no_threads_are_no_panic() {
         .current_dir(folder.path())
         .output()
         .unwrap();
-    if output.status.code() == Some(77) {
-        eprintln!("no other user may run the binary: threads are not tested");
-        return;
-    }
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
 }

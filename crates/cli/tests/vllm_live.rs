@@ -473,13 +473,13 @@ fn the_runtime_starts_a_server_or_the_class() {
     assert_eq!(code, Some(0), "{err}");
     let run = folder.path().join("offline");
     assert_eq!(parts_add_up(&run, "timings"), (16, 16));
-    let found = json(&run.join("bench.json"));
+    let summary = json(&run.join("bench.json"));
     assert_eq!(
-        (&found["completed"], &found["total_output_tokens"]),
+        (&summary["completed"], &summary["total_output_tokens"]),
         (&Value::from(16), &Value::from(192))
     );
     // Four run at once, so the others queue.
-    let parts = found["parts"]["parts"].as_array().unwrap();
+    let parts = summary["parts"]["parts"].as_array().unwrap();
     assert!(
         parts.iter().any(|part| part["part"] == "queueing"),
         "{parts:?}"
@@ -500,10 +500,10 @@ fn the_runtime_starts_a_server_or_the_class() {
     ]);
     let (code, _, err) = llmprof(folder.path(), &args);
     assert_eq!(code, Some(0), "{err}");
-    let found = json(&folder.path().join("server/bench.json"));
+    let summary = json(&folder.path().join("server/bench.json"));
     assert_eq!(
-        (&found["completed"], &found["total_input_tokens"]),
+        (&summary["completed"], &summary["total_input_tokens"]),
         (&Value::from(16), &Value::from(1024))
     );
-    sides_agree(&found);
+    sides_agree(&summary);
 }

@@ -81,8 +81,8 @@ const RUN: [&str; 6] = [
 
 /// Token ids of the only sample.
 fn predicted(run: &Path) -> Vec<u64> {
-    let found = json(&run.join("predictions/synthetic-0.json"));
-    let tokens = found["tokens"].as_array().unwrap().iter();
+    let prediction = json(&run.join("predictions/synthetic-0.json"));
+    let tokens = prediction["tokens"].as_array().unwrap().iter();
     tokens.map(|token| token.as_u64().unwrap()).collect()
 }
 

@@ -26,11 +26,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 #[global_allocator]
-static MEMORY: memory::Counting = memory::Counting;
+static MEMORY: memory::CountingAllocator = memory::CountingAllocator;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
-    runner::main(vec![runner::Target {
+    runner::main(vec![runner::FuzzTarget {
         name: "config",
         seeds: seeds::Seeds::read(&fuzz, "config")?,
         read: Box::new(config::read),

@@ -25,7 +25,7 @@ use std::io::{BufRead, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use llmprof_config::hydra::{App, Command, Error, Execution, Host, Job, Outcome};
+use llmprof_config::hydra::{App, CommandOutcome, Error, Execution, Host, HydraCommand, HydraJob};
 use serde_json::{Value, json};
 
 fn main() -> ExitCode {
@@ -41,9 +41,9 @@ fn main() -> ExitCode {
         seed: 0,
         warnings: llmprof_config::hydra::Warnings::default(),
     };
-    match Command::parse(args).and_then(|command| command.perform(&application(), &host)) {
-        Ok(Outcome::Text(text)) => print!("{text}"),
-        Ok(Outcome::Execution(execution)) => {
+    match HydraCommand::parse(args).and_then(|command| command.perform(&application(), &host)) {
+        Ok(CommandOutcome::Text(text)) => print!("{text}"),
+        Ok(CommandOutcome::Execution(execution)) => {
             for (path, text) in files(&execution) {
                 println!("=== {}", path.display());
                 print!("{text}");
@@ -71,7 +71,7 @@ fn application() -> App {
 
 /// The files of a run or a sweep, with paths from the working directory.
 fn files(execution: &Execution) -> Vec<(PathBuf, String)> {
-    let of_job = |job: &Job| -> Vec<(PathBuf, String)> {
+    let of_job = |job: &HydraJob| -> Vec<(PathBuf, String)> {
         let files = job.files.iter();
         files
             .map(|(path, text)| (job.dir.join(path), text.clone()))
@@ -109,8 +109,8 @@ fn batch() -> ExitCode {
 
 fn answer(request: &Value) -> Value {
     match perform(request) {
-        Ok(Outcome::Text(text)) => json!({"ok": true, "out": text}),
-        Ok(Outcome::Execution(execution)) => {
+        Ok(CommandOutcome::Text(text)) => json!({"ok": true, "out": text}),
+        Ok(CommandOutcome::Execution(execution)) => {
             let jobs = match &execution {
                 Execution::Run(_) => Vec::new(),
                 Execution::Multirun(sweep) => {
@@ -132,7 +132,7 @@ fn answer(request: &Value) -> Value {
     }
 }
 
-fn perform(request: &Value) -> Result<Outcome, Error> {
+fn perform(request: &Value) -> Result<CommandOutcome, Error> {
     let text = |key: &str| request[key].as_str().map(str::to_owned);
     let env = request["env"].as_object().into_iter().flatten();
     let host = Host {
@@ -168,7 +168,7 @@ fn perform(request: &Value) -> Result<Outcome, Error> {
         args.push("--resolve".to_owned());
     }
     args.extend(strings(&request["overrides"]));
-    Command::parse(args)?.perform(&app, &host)
+    HydraCommand::parse(args)?.perform(&app, &host)
 }
 
 fn strings(list: &Value) -> Vec<String> {

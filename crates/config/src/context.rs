@@ -12,11 +12,11 @@ use crate::node::Node;
 use crate::warnings::Warnings;
 
 /// A function behind `${name:args}`. Errors it returns are reported as failed interpolations.
-pub(crate) type Function = dyn Fn(&Call<'_>) -> Result<Node>;
+pub(crate) type Function = dyn Fn(&ResolverCall<'_>) -> Result<Node>;
 
 /// One call of a resolver.
 #[derive(Debug)]
-pub struct Call<'a> {
+pub struct ResolverCall<'a> {
     pub args: &'a [Node],
     /// The whole config the interpolation stands in.
     pub root: &'a Node,
@@ -28,7 +28,7 @@ pub struct Call<'a> {
 type Cache = HashMap<(String, Vec<String>), Node>;
 
 #[derive(Clone)]
-struct Registered {
+struct RegisteredResolver {
     function: Rc<Function>,
     cached: bool,
 }
@@ -37,7 +37,7 @@ struct Registered {
 #[derive(Clone, Default)]
 pub struct Context {
     environment: BTreeMap<String, String>,
-    functions: HashMap<String, Registered>,
+    functions: HashMap<String, RegisteredResolver>,
     cache: Rc<RefCell<Cache>>,
     warnings: Warnings,
 }
@@ -68,7 +68,11 @@ impl Context {
     }
 
     /// Adds or replaces a resolver.
-    pub fn register(&mut self, name: &str, function: impl Fn(&Call<'_>) -> Result<Node> + 'static) {
+    pub fn register(
+        &mut self,
+        name: &str,
+        function: impl Fn(&ResolverCall<'_>) -> Result<Node> + 'static,
+    ) {
         self.insert_resolver(name, Rc::new(function), false);
     }
 
@@ -76,14 +80,14 @@ impl Context {
     pub(crate) fn register_cached(
         &mut self,
         name: &str,
-        function: impl Fn(&Call<'_>) -> Result<Node> + 'static,
+        function: impl Fn(&ResolverCall<'_>) -> Result<Node> + 'static,
     ) {
         self.insert_resolver(name, Rc::new(function), true);
     }
 
     fn insert_resolver(&mut self, name: &str, function: Rc<Function>, cached: bool) {
         self.functions
-            .insert(name.to_owned(), Registered { function, cached });
+            .insert(name.to_owned(), RegisteredResolver { function, cached });
     }
 
     /// The names of the registered resolvers.
@@ -95,7 +99,7 @@ impl Context {
     pub(crate) fn call_resolver(
         &self,
         name: &str,
-        call: &Call<'_>,
+        call: &ResolverCall<'_>,
         texts: &[String],
     ) -> Option<Result<Node>> {
         let registered = self.functions.get(name)?;

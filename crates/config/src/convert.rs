@@ -120,8 +120,11 @@ pub(crate) fn convert_node(hint: &Hint, value: &Node) -> Result<Node, String> {
             out.value = Value::Dict(fields);
         }
         (HintKind::List(_) | HintKind::Dict(_) | HintKind::Struct(_), _) => {
-            let found = value.describe();
-            return Err(format!("{found} does not fit the type {}", hint.describe()));
+            let actual = value.describe();
+            return Err(format!(
+                "{actual} does not fit the type {}",
+                hint.describe()
+            ));
         }
         (_, other) => out.value = convert_scalar(hint, other)?,
     }

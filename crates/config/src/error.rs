@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::near_names::nearest_name;
-use crate::source::Origin;
+use crate::source::SourceSpan;
 
 /// The result of every operation on config values.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -16,7 +16,7 @@ pub struct Error(Box<Details>);
 struct Details {
     kind: ErrorKind,
     key: Option<String>,
-    origin: Option<Origin>,
+    origin: Option<SourceSpan>,
     hint: Option<String>,
 }
 
@@ -169,7 +169,7 @@ impl Error {
     }
 
     /// Where the mistake was written, when that is known.
-    pub fn origin(&self) -> Option<&Origin> {
+    pub fn origin(&self) -> Option<&SourceSpan> {
         self.0.origin.as_ref()
     }
 
@@ -190,7 +190,7 @@ impl Error {
 
     /// The same error at a place, unless it already has one.
     #[must_use]
-    pub(crate) fn with_origin(mut self, origin: Option<&Origin>) -> Self {
+    pub(crate) fn with_origin(mut self, origin: Option<&SourceSpan>) -> Self {
         if self.0.origin.is_none() {
             self.0.origin = origin.cloned();
         }

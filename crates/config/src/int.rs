@@ -1,20 +1,13 @@
 //! Integers of any size, since Python's have no bound and a config must not lose digits.
 
-use std::cmp::Ordering;
-use std::fmt::{self, Write as _};
+use std::fmt;
 
-/// An integer as Python has it: machine-sized where it fits, decimal digits where not.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Int(Repr);
+use num_bigint::BigInt;
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Repr {
-    Small(i64),
-    /// Canonical decimal text (`-` only, no leading zero) of a value outside `i64`.
-    Big(Box<str>),
-}
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Int(BigInt);
 
-/// Converting takes time that grows with the square of this. Python reads 4300 decimal digits; of bits as many take 14,285.
+/// Converting takes time that grows faster than the number of digits. Python reads 4300 decimal digits; of bits as many take 14,285.
 const DIGITS_MAX: usize = 20_000;
 
 impl Int {
@@ -22,21 +15,12 @@ impl Int {
     ///
     /// `None` when there is no digit or a character is not one of the radix.
     pub(crate) fn parse_radix(text: &str, radix: u32) -> Option<Self> {
-        let (negative, digits) = match text.as_bytes().first()? {
-            b'-' => (true, &text[1..]),
-            b'+' => (false, &text[1..]),
-            _ => (false, text),
-        };
-        if digits.len() > DIGITS_MAX {
-            return None;
-        }
-        let mut total = Magnitude::default();
-        let mut seen = false;
-        for c in digits.chars().filter(|&c| c != '_') {
-            total.multiply_add(radix, c.to_digit(radix)?);
-            seen = true;
-        }
-        seen.then(|| total.into_int(negative))
+        let (is_negative, digits) = split_sign(text);
+        let digits = digits.replace('_', "");
+        let is_number = (1..=DIGITS_MAX).contains(&digits.len())
+            && digits.chars().all(|digit| digit.is_digit(radix));
+        let magnitude = is_number.then(|| BigInt::parse_bytes(digits.as_bytes(), radix))??;
+        Some(Self(if is_negative { -magnitude } else { magnitude }))
     }
 
     /// Reads plain decimal text (`-12`, `+3`, `1_000`).
@@ -46,130 +30,55 @@ impl Int {
 
     /// Reads base-60 digits such as `190:20:30`; `None` if a part is not decimal.
     pub(crate) fn parse_sexagesimal(text: &str) -> Option<Self> {
-        let (negative, digits) = match text.as_bytes().first()? {
-            b'-' => (true, &text[1..]),
-            b'+' => (false, &text[1..]),
-            _ => (false, text),
-        };
+        let (is_negative, digits) = split_sign(text);
         if digits.len() > DIGITS_MAX {
             return None;
         }
-        let mut parts = digits.split(':');
-        let mut total = Magnitude::default();
-        for c in parts.next()?.chars().filter(|&c| c != '_') {
-            total.multiply_add(10, c.to_digit(10)?);
-        }
-        for part in parts {
-            total.multiply_add(60, part.replace('_', "").parse().ok()?);
-        }
-        Some(total.into_int(negative))
+        let magnitude = digits.split(':').try_fold(BigInt::ZERO, |total, part| {
+            Some(total * 60 + Self::parse(part)?.0)
+        })?;
+        Some(Self(if is_negative { -magnitude } else { magnitude }))
     }
 
     /// The value where it fits 64 bits.
     pub fn as_i64(&self) -> Option<i64> {
-        match self.0 {
-            Repr::Small(value) => Some(value),
-            Repr::Big(_) => None,
-        }
+        i64::try_from(&self.0).ok()
     }
 
     /// The nearest float; infinite past its range.
     pub(crate) fn to_f64(&self) -> f64 {
-        match &self.0 {
-            Repr::Small(value) => *value as f64,
-            Repr::Big(digits) => digits.parse().expect("decimal digits are a float"),
-        }
+        let digits = self.0.to_string();
+        digits.parse().expect("decimal digits are a float")
     }
 
     /// How many decimal digits it has, without the sign.
     pub fn digit_count(&self) -> usize {
-        self.to_string().trim_start_matches('-').len()
+        self.0.magnitude().to_string().len()
+    }
+}
+
+fn split_sign(text: &str) -> (bool, &str) {
+    match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
     }
 }
 
 impl From<i64> for Int {
     fn from(value: i64) -> Self {
-        Self(Repr::Small(value))
+        Self(value.into())
     }
 }
 
 impl From<i128> for Int {
     fn from(value: i128) -> Self {
-        i64::try_from(value).map_or_else(
-            |_| Self(Repr::Big(value.to_string().into_boxed_str())),
-            Self::from,
-        )
+        Self(value.into())
     }
 }
 
 impl fmt::Display for Int {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Repr::Small(value) => value.fmt(f),
-            Repr::Big(digits) => f.write_str(digits),
-        }
-    }
-}
-
-impl PartialOrd for Int {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Int {
-    fn cmp(&self, other: &Self) -> Ordering {
-        // Longer is larger among positives; among negatives the order turns.
-        fn big(a: &str, b: &str) -> Ordering {
-            (a.len(), a).cmp(&(b.len(), b))
-        }
-        let sign = |digits: &str| if digits.starts_with('-') { -1 } else { 1 };
-        match (&self.0, &other.0) {
-            (Repr::Small(a), Repr::Small(b)) => a.cmp(b),
-            (Repr::Small(_), Repr::Big(b)) => 0.cmp(&sign(b)),
-            (Repr::Big(a), Repr::Small(_)) => sign(a).cmp(&0),
-            (Repr::Big(a), Repr::Big(b)) => match (sign(a), sign(b)) {
-                (-1, -1) => big(b, a),
-                (1, 1) => big(a, b),
-                (left, right) => left.cmp(&right),
-            },
-        }
-    }
-}
-
-/// A growing magnitude, base 1e9, least significant limb first.
-#[derive(Default)]
-struct Magnitude(Vec<u32>);
-
-const LIMB: u64 = 1_000_000_000;
-
-impl Magnitude {
-    fn multiply_add(&mut self, factor: u32, addend: u32) {
-        let mut carry = u64::from(addend);
-        for limb in &mut self.0 {
-            let next = u64::from(*limb) * u64::from(factor) + carry;
-            *limb = (next % LIMB) as u32;
-            carry = next / LIMB;
-        }
-        while carry > 0 {
-            self.0.push((carry % LIMB) as u32);
-            carry /= LIMB;
-        }
-    }
-
-    fn into_int(self, negative: bool) -> Int {
-        let mut text = String::from(if negative { "-" } else { "" });
-        match self.0.split_last() {
-            None => return Int::from(0_i64),
-            Some((top, rest)) => {
-                text.push_str(&top.to_string());
-                for limb in rest.iter().rev() {
-                    write!(text, "{limb:09}").expect("writing to a string");
-                }
-            }
-        }
-        text.parse::<i64>()
-            .map_or_else(|_| Int(Repr::Big(text.into_boxed_str())), Int::from)
+        self.0.fmt(f)
     }
 }
 
@@ -203,6 +112,8 @@ mod tests {
         assert_eq!(Int::parse("1_0__0_"), Some(Int::from(100_i64)));
         assert_eq!(Int::parse("-"), None);
         assert_eq!(Int::parse("_"), None);
+        assert_eq!(Int::parse("-+1"), None);
+        assert_eq!(Int::parse_sexagesimal("1:"), None);
     }
 
     #[test]

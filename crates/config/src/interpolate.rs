@@ -4,14 +4,16 @@ mod resolvers;
 
 use std::cell::{Cell, RefCell};
 
-use crate::context::{Call, Context};
+use crate::context::{Context, ResolverCall};
 use crate::convert;
 use crate::error::{Error, ErrorKind, Result};
-use crate::grammar::interpolation::{self, Argument, Expression, Interpolation, Piece, Target};
+use crate::grammar::interpolation::{
+    self, Argument, Expression, Interpolation, InterpolationTarget, TemplatePiece,
+};
 use crate::key::Key;
 use crate::keypath;
 use crate::node::{Dict, Node, Value};
-use crate::place::Place;
+use crate::place::NodePlace;
 
 /// How many interpolations may be resolved for one request; nesting can ask for exponentially many.
 const MAX_STEPS: usize = 100_000;
@@ -37,7 +39,7 @@ pub(crate) struct Evaluator<'c> {
 pub(crate) struct Strictness {
     /// A missing value (`???`) is an error.
     pub(crate) missing: bool,
-    /// A failing interpolation is an error; otherwise nothing is found.
+    /// A failing interpolation is an error; otherwise the result is `None`.
     pub(crate) failure: bool,
 }
 
@@ -52,7 +54,7 @@ impl<'c> Evaluator<'c> {
     }
 
     /// The node itself, or what its interpolation leads to.
-    pub(crate) fn dereference<'a>(&self, place: &Place<'a>) -> Result<Place<'a>> {
+    pub(crate) fn dereference<'a>(&self, place: &NodePlace<'a>) -> Result<NodePlace<'a>> {
         let node = place.node();
         let Some(text) = node.as_str().filter(|_| node.is_interpolation()) else {
             return Ok(place.clone());
@@ -69,7 +71,7 @@ impl<'c> Evaluator<'c> {
         })
     }
 
-    fn enter_node(&self, place: &Place<'_>) -> Result<()> {
+    fn enter_node(&self, place: &NodePlace<'_>) -> Result<()> {
         let mut active = self.active.borrow_mut();
         let address = place.address();
         if let Some(first) = active.iter().position(|&(seen, _)| seen == address) {
@@ -86,14 +88,14 @@ impl<'c> Evaluator<'c> {
         Ok(())
     }
 
-    fn evaluate_text<'a>(&self, text: &str, place: &Place<'a>) -> Result<Place<'a>> {
+    fn evaluate_text<'a>(&self, text: &str, place: &NodePlace<'a>) -> Result<NodePlace<'a>> {
         let Some(parent) = place.parent() else {
             let message = "an interpolation needs a config around it".to_owned();
             return Err(ErrorKind::InterpolationResolution(message).into());
         };
         let template = interpolation::parse_template(text)
             .map_err(|error| ErrorKind::Grammar(error.to_string()))?;
-        if let [Piece::Interpolation(lone)] = &template.pieces[..] {
+        if let [TemplatePiece::Interpolation(lone)] = &template.pieces[..] {
             return self.resolve_interpolation(lone, text, parent, place);
         }
         let joined = self.join_pieces(&template.pieces, text, parent, place)?;
@@ -103,16 +105,16 @@ impl<'c> Evaluator<'c> {
     /// Text with its interpolations written out.
     fn join_pieces(
         &self,
-        pieces: &[Piece],
+        pieces: &[TemplatePiece],
         source: &str,
-        parent: &Place<'_>,
-        place: &Place<'_>,
+        parent: &NodePlace<'_>,
+        place: &NodePlace<'_>,
     ) -> Result<String> {
         let mut joined = String::new();
         for piece in pieces {
             match piece {
-                Piece::Literal(text) => joined.push_str(text),
-                Piece::Interpolation(inner) => {
+                TemplatePiece::Literal(text) => joined.push_str(text),
+                TemplatePiece::Interpolation(inner) => {
                     let value = self.resolve_interpolation(inner, source, parent, place)?;
                     joined.push_str(&value.node().to_string());
                     self.count_written(joined.len())?;
@@ -125,16 +127,16 @@ impl<'c> Evaluator<'c> {
     /// A key or a name: its interpolations must give strings.
     fn join_name(
         &self,
-        pieces: &[Piece],
+        pieces: &[TemplatePiece],
         source: &str,
-        parent: &Place<'_>,
-        place: &Place<'_>,
+        parent: &NodePlace<'_>,
+        place: &NodePlace<'_>,
     ) -> Result<String> {
         let mut joined = String::new();
         for piece in pieces {
             match piece {
-                Piece::Literal(text) => joined.push_str(text),
-                Piece::Interpolation(inner) => {
+                TemplatePiece::Literal(text) => joined.push_str(text),
+                TemplatePiece::Interpolation(inner) => {
                     let value = self.resolve_interpolation(inner, source, parent, place)?;
                     let Some(text) = value.node().as_str() else {
                         let message = format!(
@@ -170,15 +172,15 @@ impl<'c> Evaluator<'c> {
         &self,
         inner: &Interpolation,
         source: &str,
-        parent: &Place<'a>,
-        place: &Place<'a>,
-    ) -> Result<Place<'a>> {
+        parent: &NodePlace<'a>,
+        place: &NodePlace<'a>,
+    ) -> Result<NodePlace<'a>> {
         match &inner.target {
-            Target::Node(pieces) => {
+            InterpolationTarget::Node(pieces) => {
                 let key = self.join_name(pieces, source, parent, place)?;
                 self.node_at(&key, parent).map_err(wrap_resolver_error)
             }
-            Target::Resolver { name, args } => {
+            InterpolationTarget::Resolver { name, args } => {
                 let name = self.join_name(name, source, parent, place)?;
                 self.call_resolver(&name, args, source, parent, place)
                     .map_err(wrap_resolver_error)
@@ -187,22 +189,22 @@ impl<'c> Evaluator<'c> {
     }
 
     /// The node a key leads to, from the container that holds the interpolation.
-    fn node_at<'a>(&self, key: &str, parent: &Place<'a>) -> Result<Place<'a>> {
+    fn node_at<'a>(&self, key: &str, parent: &NodePlace<'a>) -> Result<NodePlace<'a>> {
         let strict = Strictness {
             missing: true,
             failure: true,
         };
         let (start, rest) = start_of(key, parent)
             .ok_or_else(|| Error::from(ErrorKind::InterpolationKey(key.to_owned())))?;
-        let found = self
-            .select_path(&start, rest, strict)
-            .map_err(|error| match error.kind() {
-                ErrorKind::MissingMandatory(key) => {
-                    ErrorKind::InterpolationToMissing(key.clone()).into()
-                }
-                _ => error,
-            })?;
-        let Some(target) = found else {
+        let selected =
+            self.select_path(&start, rest, strict)
+                .map_err(|error| match error.kind() {
+                    ErrorKind::MissingMandatory(key) => {
+                        ErrorKind::InterpolationToMissing(key.clone()).into()
+                    }
+                    _ => error,
+                })?;
+        let Some(target) = selected else {
             return Err(unknown_key(&start, rest));
         };
         let mut ancestor = Some(parent);
@@ -219,10 +221,10 @@ impl<'c> Evaluator<'c> {
     /// Follows a key path, resolving interpolations on the way; `None` when nothing is there.
     pub(crate) fn select_path<'a>(
         &self,
-        start: &Place<'a>,
+        start: &NodePlace<'a>,
         path: &str,
         strict: Strictness,
-    ) -> Result<Option<Place<'a>>> {
+    ) -> Result<Option<NodePlace<'a>>> {
         if path.is_empty() {
             return Ok(Some(start.clone()));
         }
@@ -274,9 +276,9 @@ impl<'c> Evaluator<'c> {
         name: &str,
         args: &[Argument],
         source: &str,
-        parent: &Place<'a>,
-        place: &Place<'a>,
-    ) -> Result<Place<'a>> {
+        parent: &NodePlace<'a>,
+        place: &NodePlace<'a>,
+    ) -> Result<NodePlace<'a>> {
         let mut arguments = Vec::with_capacity(args.len());
         let mut texts = Vec::with_capacity(args.len());
         for argument in args {
@@ -293,13 +295,13 @@ impl<'c> Evaluator<'c> {
             texts.push(argument.span.slice_of(source).to_owned());
         }
         let values: Vec<Node> = arguments.iter().map(|arg| arg.node().clone()).collect();
-        let call = Call {
+        let call = ResolverCall {
             args: &values,
             root: parent.tree_root().node(),
             key: &place.full_key(),
         };
         if let Some(result) = self.context.call_resolver(name, &call, &texts) {
-            return Ok(Place::from_resolver(
+            return Ok(NodePlace::from_resolver(
                 result?,
                 Some(parent.clone()),
                 place.key().cloned(),
@@ -323,8 +325,8 @@ impl<'c> Evaluator<'c> {
         &self,
         expression: &Expression,
         source: &str,
-        parent: &Place<'_>,
-        place: &Place<'_>,
+        parent: &NodePlace<'_>,
+        place: &NodePlace<'_>,
     ) -> Result<Node> {
         Ok(match expression {
             Expression::Null => Node::new(Value::Null),
@@ -372,9 +374,9 @@ fn dict_key(node: &Node) -> Result<Key> {
 }
 
 /// A value that interpolation made, in place of the node that asked for it.
-pub(crate) fn computed_place<'a>(value: impl Into<Value>, place: &Place<'a>) -> Place<'a> {
+pub(crate) fn computed_place<'a>(value: impl Into<Value>, place: &NodePlace<'a>) -> NodePlace<'a> {
     let origin = place.node().origin.clone();
-    Place::bare(
+    NodePlace::bare(
         Node::new(value).at(origin),
         place.parent().cloned(),
         place.key().cloned(),
@@ -384,7 +386,10 @@ pub(crate) fn computed_place<'a>(value: impl Into<Value>, place: &Place<'a>) -> 
 /// Where a key starts: the top, or for each dot past the first one container further up.
 ///
 /// `None` when there are more dots than containers.
-pub(crate) fn start_of<'a, 'k>(key: &'k str, parent: &Place<'a>) -> Option<(Place<'a>, &'k str)> {
+pub(crate) fn start_of<'a, 'k>(
+    key: &'k str,
+    parent: &NodePlace<'a>,
+) -> Option<(NodePlace<'a>, &'k str)> {
     let rest = key.trim_start_matches('.');
     let dots = key.len() - rest.len();
     if dots == 0 {
@@ -398,7 +403,7 @@ pub(crate) fn start_of<'a, 'k>(key: &'k str, parent: &Place<'a>) -> Option<(Plac
 }
 
 /// A typed node takes the result of its interpolation only if it fits.
-fn fit_to_hint<'a>(place: &Place<'a>, result: Place<'a>) -> Result<Place<'a>> {
+fn fit_to_hint<'a>(place: &NodePlace<'a>, result: NodePlace<'a>) -> Result<NodePlace<'a>> {
     let Some(hint) = place.node().hint.as_deref() else {
         return Ok(result);
     };
@@ -426,7 +431,7 @@ fn wrap_resolver_error(error: Error) -> Error {
     }
 }
 
-fn unknown_key(start: &Place<'_>, path: &str) -> Error {
+fn unknown_key(start: &NodePlace<'_>, path: &str) -> Error {
     let error = Error::from(ErrorKind::InterpolationKey(path.to_owned()));
     let mut place = start.clone();
     for part in keypath::split_path(path) {

@@ -11,13 +11,10 @@ use crate::python;
 pub enum Key {
     /// A string, by far the usual case.
     Str(String),
-    /// An integer (`1: a`).
     Int(Int),
-    /// A float (`1.5: a`).
     Float(f64),
-    /// A boolean (`on: a`).
+    /// A boolean; YAML 1.1 reads `on`, `off`, `yes` and `no` as such too.
     Bool(bool),
-    /// Bytes (`!!binary aGk=: a`).
     Bytes(Vec<u8>),
 }
 

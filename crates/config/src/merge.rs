@@ -9,7 +9,7 @@ use crate::key::Key;
 use crate::keypath::{self, PathStep};
 use crate::node::hint::{Hint, HintKind};
 use crate::node::{Dict, Flags, Node, Value};
-use crate::resolve::{container_behind, get, get_mut};
+use crate::resolve::{container_behind, get_mut, node_at};
 
 /// Merges `source` into `target`.
 ///
@@ -298,7 +298,7 @@ fn check_new_key(
 pub(crate) fn effective_flags(root: &Node, path: &[Key]) -> Flags {
     let mut flags = root.flags;
     for depth in 1..=path.len() {
-        match get(root, &path[..depth]) {
+        match node_at(root, &path[..depth]) {
             Some(node) => flags = node.flags.inherit(flags),
             None => break,
         }
@@ -311,7 +311,7 @@ pub(crate) fn full_key(root: &Node, path: &[Key]) -> String {
     let steps: Vec<PathStep> = (0..path.len())
         .map(|depth| PathStep {
             key: path[depth].clone(),
-            in_list: get(root, &path[..depth]).is_some_and(Node::is_list),
+            in_list: node_at(root, &path[..depth]).is_some_and(Node::is_list),
         })
         .collect();
     keypath::join_steps(&steps)

@@ -1,7 +1,13 @@
 //! Which names are near one that does not exist: by their words and by edits.
 
+/// Names of more bytes are near to none: edits take the product of both lengths.
+const WANTED_MAX_BYTES: usize = 1_024;
+
 /// Names near `wanted`, the nearest first. Case and the separators `_ - . / ` do not count.
 pub fn near_names<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    if wanted.len() > WANTED_MAX_BYTES {
+        return Vec::new();
+    }
     let mut near: Vec<((usize, usize), &str)> = candidates
         .filter(|candidate| *candidate != wanted)
         .filter_map(|candidate| Some((name_distance(wanted, candidate)?, candidate)))
@@ -17,7 +23,7 @@ pub fn nearest_name<'a>(
     near_names(wanted, candidates).into_iter().next()
 }
 
-/// Names that nothing tells apart as the nearest, at most `limit`; none where there are more.
+/// The names that are equally near, at most `limit`; empty if there are more.
 pub(crate) fn nearest_alike<'a>(
     wanted: &str,
     candidates: impl Iterator<Item = &'a str>,
@@ -89,7 +95,7 @@ fn count_unmatched(name: &str, other: &str) -> usize {
     split_words(name).filter(is_missing).count()
 }
 
-/// Equal, singular and plural, one the beginning of the other, or one slip in a long word. Numbers are no slips: `qwen2` is not
+/// Equal, singular and plural, one the beginning of the other, or one slip in a long word. Different numbers never match: `qwen2` is not
 /// `qwen3`.
 fn is_like(word: &str, other: &str) -> bool {
     let (short, long) = if word.len() <= other.len() {
@@ -177,6 +183,12 @@ mod tests {
         let alike = nearest_alike("tokens", names.into_iter(), 3);
         assert_eq!(alike, ["cached_tokens", "prompt_tokens"]);
         assert!(nearest_alike("tokens", names.into_iter(), 1).is_empty());
+    }
+
+    #[test]
+    fn a_name_of_megabytes_is_near_to_none_at_once() {
+        let long = "a".repeat(100 << 20);
+        assert!(near_names(&long, [long[1..].as_ref()].into_iter()).is_empty());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use self::hint::{Hint, StructType};
 use crate::int::Int;
 use crate::key::Key;
 use crate::python;
-use crate::source::Origin;
+use crate::source::SourceSpan;
 
 /// An ordered mapping of config nodes.
 pub type Dict = IndexMap<Key, Node>;
@@ -27,7 +27,7 @@ pub(crate) const MISSING: &str = "???";
 pub struct Node {
     pub value: Value,
     /// Where it was written, when that is known.
-    pub origin: Option<Origin>,
+    pub origin: Option<SourceSpan>,
     /// Flags set on this very node; unset ones are inherited from the parent.
     pub(crate) flags: Flags,
     /// The type the node is bound to; `None` for untyped nodes.
@@ -38,16 +38,13 @@ pub struct Node {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// `null`
     Null,
-    /// `true` or `false`
     Bool(bool),
     /// A whole number of any size.
     Int(Int),
     Float(f64),
     /// Text; also `???` and interpolations.
     Str(String),
-    /// `!!binary` data.
     Bytes(Vec<u8>),
     List(Vec<Node>),
     Dict(Dict),
@@ -74,7 +71,6 @@ impl Flags {
 }
 
 impl Node {
-    /// In words, for messages.
     pub(crate) fn describe(&self) -> String {
         match &self.value {
             Value::Null => "null".to_owned(),
@@ -103,14 +99,14 @@ impl Node {
         Self::new(Value::List(Vec::new()))
     }
 
-    /// A missing value (`???`).
+    /// A value that must be given: OmegaConf's `???`.
     pub fn missing() -> Self {
         Self::new(MISSING)
     }
 
     /// The same node, written at `origin`.
     #[must_use]
-    pub fn at(mut self, origin: Option<Origin>) -> Self {
+    pub fn at(mut self, origin: Option<SourceSpan>) -> Self {
         self.origin = origin;
         self
     }

@@ -9,12 +9,12 @@ use crate::python;
 
 /// A node in a config, or one that a resolver made and hung below a node of the config.
 #[derive(Debug, Clone)]
-pub(crate) struct Place<'a>(Rc<Data<'a>>);
+pub(crate) struct NodePlace<'a>(Rc<PlaceData<'a>>);
 
 #[derive(Debug)]
-struct Data<'a> {
+struct PlaceData<'a> {
     node: Held<'a>,
-    parent: Option<Place<'a>>,
+    parent: Option<NodePlace<'a>>,
     key: Option<Key>,
 }
 
@@ -26,9 +26,9 @@ enum Held<'a> {
     Bare(Node),
 }
 
-impl<'a> Place<'a> {
+impl<'a> NodePlace<'a> {
     pub(crate) fn root(node: &'a Node) -> Self {
-        Self(Rc::new(Data {
+        Self(Rc::new(PlaceData {
             node: Held::InTree(node),
             parent: None,
             key: None,
@@ -36,8 +36,12 @@ impl<'a> Place<'a> {
     }
 
     /// A new node below `parent`, which does not know of it.
-    pub(crate) fn from_resolver(node: Node, parent: Option<Place<'a>>, key: Option<Key>) -> Self {
-        Self(Rc::new(Data {
+    pub(crate) fn from_resolver(
+        node: Node,
+        parent: Option<NodePlace<'a>>,
+        key: Option<Key>,
+    ) -> Self {
+        Self(Rc::new(PlaceData {
             node: Held::Made(node),
             parent,
             key,
@@ -46,8 +50,8 @@ impl<'a> Place<'a> {
 
     /// A computed value in place of another node. Even a list or a mapping is only a value: no
     /// key leads into it, and it cannot be stored in a config as it is.
-    pub(crate) fn bare(node: Node, parent: Option<Place<'a>>, key: Option<Key>) -> Self {
-        Self(Rc::new(Data {
+    pub(crate) fn bare(node: Node, parent: Option<NodePlace<'a>>, key: Option<Key>) -> Self {
+        Self(Rc::new(PlaceData {
             node: Held::Bare(node),
             parent,
             key,
@@ -78,7 +82,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    pub(crate) fn parent(&self) -> Option<&Place<'a>> {
+    pub(crate) fn parent(&self) -> Option<&NodePlace<'a>> {
         self.0.parent.as_ref()
     }
 
@@ -86,7 +90,7 @@ impl<'a> Place<'a> {
         self.0.key.as_ref()
     }
 
-    pub(crate) fn tree_root(&self) -> &Place<'a> {
+    pub(crate) fn tree_root(&self) -> &NodePlace<'a> {
         let mut place = self;
         while let Some(parent) = place.parent() {
             place = parent;
@@ -95,7 +99,7 @@ impl<'a> Place<'a> {
     }
 
     /// Whether both are the very same node.
-    pub(crate) fn is_same(&self, other: &Place<'a>) -> bool {
+    pub(crate) fn is_same(&self, other: &NodePlace<'a>) -> bool {
         std::ptr::eq(self.node(), other.node())
     }
 
@@ -103,27 +107,27 @@ impl<'a> Place<'a> {
         std::ptr::from_ref(self.node())
     }
 
-    fn child(&self, key: Key, in_tree: impl Fn(&Node) -> Option<&Node>) -> Option<Place<'a>> {
+    fn child(&self, key: Key, in_tree: impl Fn(&Node) -> Option<&Node>) -> Option<NodePlace<'a>> {
         let node = match &self.0.node {
             Held::InTree(node) => Held::InTree(in_tree(node)?),
             Held::Made(node) | Held::Bare(node) => Held::Made(in_tree(node)?.clone()),
         };
-        Some(Self(Rc::new(Data {
+        Some(Self(Rc::new(PlaceData {
             node,
             parent: Some(self.clone()),
             key: Some(key),
         })))
     }
 
-    pub(crate) fn entry(&self, key: &Key) -> Option<Place<'a>> {
+    pub(crate) fn entry(&self, key: &Key) -> Option<NodePlace<'a>> {
         self.child(key.clone(), |node| node.as_dict()?.get(key))
     }
 
-    pub(crate) fn item(&self, index: usize) -> Option<Place<'a>> {
+    pub(crate) fn item(&self, index: usize) -> Option<NodePlace<'a>> {
         self.child(Key::from(index as i64), |node| node.as_list()?.get(index))
     }
 
-    pub(crate) fn children(&self) -> Vec<Place<'a>> {
+    pub(crate) fn children(&self) -> Vec<NodePlace<'a>> {
         match &self.node().value {
             Value::Dict(dict) => dict.keys().filter_map(|key| self.entry(key)).collect(),
             Value::List(list) => (0..list.len()).filter_map(|i| self.item(i)).collect(),
@@ -133,8 +137,8 @@ impl<'a> Place<'a> {
 
     /// The child that one part of a key path names: an index in a list, a string key elsewhere.
     ///
-    /// `Err` when a list is asked for something that is no index.
-    pub(crate) fn follow_part(&self, part: &str) -> Result<Option<Place<'a>>, NotAnIndex> {
+    /// `Err` if the key of a list is not an index.
+    pub(crate) fn follow_part(&self, part: &str) -> Result<Option<NodePlace<'a>>, NotAnIndex> {
         if self.node().as_list().is_none() {
             return Ok(self.entry(&Key::from(part)));
         }
@@ -166,6 +170,6 @@ impl<'a> Place<'a> {
     }
 }
 
-/// A list was asked for something that is no index.
+/// The key of a list is not an index.
 #[derive(Debug)]
 pub(crate) struct NotAnIndex;

@@ -42,7 +42,7 @@ fn split_exponent(scientific: &str) -> (&str, i32) {
     (mantissa, exponent.parse().expect("the exponent is decimal"))
 }
 
-/// `repr(bytes)`, such as `b'a\x00'`.
+/// Python's `repr` of a bytes object, such as `b'a\x00'`.
 pub(crate) fn bytes_repr(bytes: &[u8]) -> String {
     let quote = if bytes.contains(&b'\'') && !bytes.contains(&b'"') {
         '"'

@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::interpolate::{Evaluator, Strictness, start_of};
 use crate::key::Key;
 use crate::node::{Dict, Node, Value};
-use crate::place::Place;
+use crate::place::NodePlace;
 
 /// How deep a resolved config may nest; a config can contain itself by interpolation.
 const MAX_DEPTH: usize = 200;
@@ -13,9 +13,9 @@ const MAX_DEPTH: usize = 200;
 /// What [`select_with`] does when the value is not simply there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Select {
-    /// Whether reaching a missing value (`???`) is an error; otherwise nothing is found.
+    /// Whether reaching a missing value (`???`) is an error; otherwise the result is `None`.
     pub throw_on_missing: bool,
-    /// Whether a failing interpolation is an error; otherwise nothing is found.
+    /// Whether a failing interpolation is an error; otherwise the result is `None`.
     pub throw_on_resolution_failure: bool,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn select_with(
     options: Select,
 ) -> Result<Option<Selected>> {
     let evaluator = Evaluator::new(context);
-    let top = Place::root(root);
+    let top = NodePlace::root(root);
     // A key without dots is relative to the config given, so that is what one dot means.
     let relative = if key.starts_with('.') {
         key.to_owned()
@@ -65,11 +65,11 @@ pub(crate) fn select_with(
         missing: options.throw_on_missing,
         failure: options.throw_on_resolution_failure,
     };
-    let found = match evaluator.select_path(&start, rest, strict) {
+    let selected = match evaluator.select_path(&start, rest, strict) {
         Err(error) if matches!(error.kind(), ErrorKind::NotContainer { .. }) => None,
         other => other?,
     };
-    Ok(found
+    Ok(selected
         .filter(|place| !place.node().is_missing())
         .map(|place| Selected {
             node: place.node().clone(),
@@ -78,7 +78,7 @@ pub(crate) fn select_with(
 }
 
 /// The way to a node of the tree itself.
-fn tree_path(place: &Place<'_>) -> Option<Vec<Key>> {
+fn tree_path(place: &NodePlace<'_>) -> Option<Vec<Key>> {
     place.in_tree()?;
     Some(
         place
@@ -91,9 +91,9 @@ fn tree_path(place: &Place<'_>) -> Option<Vec<Key>> {
 
 /// Resolves a text as if it were a value inside a mapping directly below `root`.
 pub fn evaluate_text(root: &Node, text: &str, context: &Context) -> Result<Node> {
-    let top = Place::root(root);
-    let holder = Place::from_resolver(Node::empty_dict(), Some(top), None);
-    let place = Place::from_resolver(Node::new(text), Some(holder), Some(Key::from("value")));
+    let top = NodePlace::root(root);
+    let holder = NodePlace::from_resolver(Node::empty_dict(), Some(top), None);
+    let place = NodePlace::from_resolver(Node::new(text), Some(holder), Some(Key::from("value")));
     let result = Evaluator::new(context).dereference(&place)?;
     Ok(result.node().clone())
 }
@@ -102,10 +102,10 @@ pub fn evaluate_text(root: &Node, text: &str, context: &Context) -> Result<Node>
 ///
 /// Missing values stay; an interpolation that leads to one is an error.
 pub fn to_container(root: &Node, context: &Context) -> Result<Node> {
-    resolve_content(&Evaluator::new(context), &Place::root(root), 0)
+    resolve_content(&Evaluator::new(context), &NodePlace::root(root), 0)
 }
 
-fn resolve_content(evaluator: &Evaluator<'_>, place: &Place<'_>, depth: usize) -> Result<Node> {
+fn resolve_content(evaluator: &Evaluator<'_>, place: &NodePlace<'_>, depth: usize) -> Result<Node> {
     if depth > MAX_DEPTH {
         let message = "interpolations make this config contain itself".to_owned();
         return Err(Error::from(ErrorKind::Limit(message)).with_key(place.full_key()));
@@ -166,7 +166,7 @@ fn resolve_below(
         let message = "interpolations make this config contain itself".to_owned();
         return Err(ErrorKind::Limit(message).into());
     }
-    let Some(node) = get(root, path) else {
+    let Some(node) = node_at(root, path) else {
         return Ok(());
     };
     if node.is_interpolation() {
@@ -193,7 +193,7 @@ fn resolve_value(root: &mut Node, path: &[Key], context: &Context, depth: usize)
         };
         match evaluator.dereference(&place) {
             Err(error) if matches!(error.kind(), ErrorKind::InterpolationToMissing(_)) => {
-                Outcome::Value(Node::missing())
+                Resolution::Value(Node::missing())
             }
             Err(error) => return Err(error),
             Ok(target) if target.is_bare() && target.node().is_container() => {
@@ -204,24 +204,24 @@ fn resolve_value(root: &mut Node, path: &[Key], context: &Context, depth: usize)
                 return Err(error.with_origin(place.node().origin.as_ref()));
             }
             Ok(target) if target.is_container() => match tree_path(&target) {
-                Some(target) => Outcome::Container(target),
+                Some(target) => Resolution::Container(target),
                 // OmegaConf resolves the target where it stands, which it may not change.
                 None if target.node().flags.readonly == Some(true)
                     && holds_interpolation(target.node()) =>
                 {
                     return Err(Error::from(ErrorKind::Readonly).with_key(place.full_key()));
                 }
-                None => Outcome::Value(resolve_content(&evaluator, &target, depth)?),
+                None => Resolution::Value(resolve_content(&evaluator, &target, depth)?),
             },
-            Ok(target) => Outcome::Value(target.node().clone()),
+            Ok(target) => Resolution::Value(target.node().clone()),
         }
     };
     let node = match resolved {
-        Outcome::Value(node) => node,
-        Outcome::Container(mut target) => {
+        Resolution::Value(node) => node,
+        Resolution::Container(mut target) => {
             // The container is resolved where it stands, and then copied.
             resolve_below(root, &mut target, context, depth + 1)?;
-            match get(root, &target) {
+            match node_at(root, &target) {
                 Some(node) => node.clone(),
                 None => return Ok(()),
             }
@@ -250,7 +250,7 @@ fn holds_interpolation(node: &Node) -> bool {
 }
 
 /// What an interpolation in place becomes.
-enum Outcome {
+enum Resolution {
     Value(Node),
     Container(Vec<Key>),
 }
@@ -268,8 +268,8 @@ fn check_text(node: &Node) -> Result<()> {
     }
 }
 
-fn place_at<'a>(root: &'a Node, path: &[Key]) -> Option<Place<'a>> {
-    let mut place = Place::root(root);
+fn place_at<'a>(root: &'a Node, path: &[Key]) -> Option<NodePlace<'a>> {
+    let mut place = NodePlace::root(root);
     for key in path {
         place = match &place.node().value {
             Value::List(_) => place.item(index(key)?)?,
@@ -287,7 +287,7 @@ fn index(key: &Key) -> Option<usize> {
 }
 
 /// The node at a path of keys and list indices.
-pub fn get<'a>(root: &'a Node, path: &[Key]) -> Option<&'a Node> {
+pub fn node_at<'a>(root: &'a Node, path: &[Key]) -> Option<&'a Node> {
     path.iter().try_fold(root, |node, key| match &node.value {
         Value::List(list) => list.get(index(key)?),
         Value::Dict(dict) => dict.get(key),

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 /// A text that config values come from: a YAML file, an override, an embedded file.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct SourceText {
     name: String,
     text: String,
 }
 
-impl Source {
+impl SourceText {
     /// Keeps a text under the name that errors show, usually a path.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Arc<Self> {
         Arc::new(Self {
@@ -29,17 +29,17 @@ impl Source {
     }
 }
 
-/// A byte range inside a [`Source`].
+/// A byte range inside a [`SourceText`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
-    source: Arc<Source>,
+pub struct SourceSpan {
+    source: Arc<SourceText>,
     start: u32,
     end: u32,
 }
 
-impl Origin {
+impl SourceSpan {
     /// Points at `span` of `source`; the span is clipped to the text.
-    pub fn new(source: Arc<Source>, span: Range<usize>) -> Self {
+    pub fn new(source: Arc<SourceText>, span: Range<usize>) -> Self {
         let len = source.text.len();
         let end = span.end.min(len);
         let start = span.start.min(end);
@@ -51,7 +51,7 @@ impl Origin {
     }
 
     /// The text this points into.
-    pub fn source(&self) -> &Arc<Source> {
+    pub fn source(&self) -> &Arc<SourceText> {
         &self.source
     }
 
@@ -80,10 +80,10 @@ mod tests {
 
     #[test]
     fn counts_lines_and_characters_from_one() {
-        let source = Source::new("a.yaml", "é: 1\nbb: 2\n");
-        assert_eq!(Origin::new(source.clone(), 0..1).line_column(), (1, 1));
-        assert_eq!(Origin::new(source.clone(), 4..5).line_column(), (1, 4));
-        assert_eq!(Origin::new(source.clone(), 6..8).line_column(), (2, 1));
-        assert_eq!(Origin::new(source, 900..901).line_column(), (3, 1));
+        let source = SourceText::new("a.yaml", "é: 1\nbb: 2\n");
+        assert_eq!(SourceSpan::new(source.clone(), 0..1).line_column(), (1, 1));
+        assert_eq!(SourceSpan::new(source.clone(), 4..5).line_column(), (1, 4));
+        assert_eq!(SourceSpan::new(source.clone(), 6..8).line_column(), (2, 1));
+        assert_eq!(SourceSpan::new(source, 900..901).line_column(), (3, 1));
     }
 }

@@ -9,7 +9,7 @@ use serde::de::{
 
 use crate::key::Key;
 use crate::node::{Node, Value};
-use crate::source::Origin;
+use crate::source::SourceSpan;
 
 /// A value of the config that does not fit the type it is read into.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct TypeError {
     /// What is wrong with it.
     pub message: String,
     /// Where its value was written; absent for a value that no file holds, such as an override's.
-    pub origin: Option<Origin>,
+    pub origin: Option<SourceSpan>,
 }
 
 impl TypeError {
@@ -61,12 +61,12 @@ impl de::Error for TypeError {
 
 /// Reads `node`, whose interpolations are resolved, as a `T`.
 pub fn read_typed<T: DeserializeOwned>(node: &Node) -> Result<T, TypeError> {
-    T::deserialize(Reader(node))
+    T::deserialize(NodeReader(node))
 }
 
-struct Reader<'a>(&'a Node);
+struct NodeReader<'a>(&'a Node);
 
-impl Reader<'_> {
+impl NodeReader<'_> {
     fn unresolved_error(&self) -> Option<TypeError> {
         let error = |message: &str| Some(de::Error::custom(message));
         if self.0.is_missing() {
@@ -76,7 +76,7 @@ impl Reader<'_> {
     }
 }
 
-impl<'de> de::Deserializer<'de> for Reader<'_> {
+impl<'de> de::Deserializer<'de> for NodeReader<'_> {
     type Error = TypeError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TypeError> {
@@ -206,7 +206,7 @@ impl<'de> SeqAccess<'de> for Items<'_> {
         };
         let index = self.next;
         self.next += 1;
-        seed.deserialize(Reader(item))
+        seed.deserialize(NodeReader(item))
             .map(Some)
             .map_err(|error| error.with_parent(&format!("[{index}]"), item))
     }
@@ -240,7 +240,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
         let (name, child) = self.current.take().ok_or_else(|| {
             <TypeError as de::Error>::custom("a value was asked for before its key")
         })?;
-        seed.deserialize(Reader(child))
+        seed.deserialize(NodeReader(child))
             .map_err(|error| error.with_parent(&name, child))
     }
 }

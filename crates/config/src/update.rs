@@ -7,7 +7,7 @@ use crate::keypath;
 use crate::merge::{assign_node, effective_flags, full_key, merge_at};
 use crate::node::{Node, Value};
 use crate::python;
-use crate::resolve::{Select, get, get_mut, select_with};
+use crate::resolve::{Select, get_mut, node_at, select_with};
 
 /// How [`update_key`] treats what is already there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,11 +35,11 @@ pub fn update_key(
     for part in way {
         let step = part_as_key(root, &path, part)?;
         path.push(step);
-        if get(root, &path).is_some_and(is_absent_container) {
+        if node_at(root, &path).is_some_and(is_absent_container) {
             let message = "this typed container has no content to reach into".to_owned();
             return Err(Error::from(ErrorKind::Type(message)).with_key(full_key(root, &path)));
         }
-        if !get(root, &path).is_some_and(is_filled_container) {
+        if !node_at(root, &path).is_some_and(is_filled_container) {
             let (parent, key) = path.split_at(path.len() - 1);
             with_open_struct(root, parent, options.force_add, |root| {
                 assign_node(root, parent, &key[0], Node::empty_dict())
@@ -51,10 +51,10 @@ pub fn update_key(
         let mut target = path.clone();
         target.push(last.clone());
         if options.merge && matches!(value.value, Value::Dict(_) | Value::List(_)) {
-            if get(root, &target).is_none() {
+            if node_at(root, &target).is_none() {
                 return assign_node(root, &path, &last, value);
             }
-            if get(root, &target).is_some_and(Node::is_container) {
+            if node_at(root, &target).is_some_and(Node::is_container) {
                 return merge_at(root, &target, &value, context);
             }
         }
@@ -73,7 +73,7 @@ fn is_filled_container(node: &Node) -> bool {
 
 /// One part of a key path as a key of the container at `path`.
 fn part_as_key(root: &Node, path: &[Key], part: &str) -> Result<Key> {
-    if !get(root, path).is_some_and(Node::is_list) {
+    if !node_at(root, path).is_some_and(Node::is_list) {
         return Ok(Key::from(part));
     }
     python::parse_int(part).map(Key::Int).ok_or_else(|| {
@@ -93,7 +93,7 @@ fn with_open_struct<T>(
     if !open {
         return change(root);
     }
-    let before = get(root, path).map(|node| node.flags.structured);
+    let before = node_at(root, path).map(|node| node.flags.structured);
     if let Some(node) = get_mut(root, path) {
         node.flags.structured = Some(false);
     }
@@ -150,7 +150,7 @@ pub(crate) fn delete_key(root: &mut Node, key: &str, context: &Context) -> Resul
 }
 
 fn not_found(root: &Node, parent: &[Key], key: &str) -> Error {
-    let names: Vec<&str> = get(root, parent)
+    let names: Vec<&str> = node_at(root, parent)
         .and_then(Node::as_dict)
         .map(|dict| dict.keys().filter_map(Key::as_str).collect())
         .unwrap_or_default();

@@ -22,7 +22,7 @@ impl Warnings {
     }
 
     /// Those that came since the last time.
-    pub fn take(&self) -> Vec<String> {
+    pub fn take_all(&self) -> Vec<String> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut kept.new)
     }
@@ -39,8 +39,8 @@ mod tests {
         warnings.add_once("b".to_owned());
         shared.add_once("a".to_owned());
         shared.add_once("b".to_owned());
-        assert_eq!(warnings.take(), ["b", "a"]);
+        assert_eq!(warnings.take_all(), ["b", "a"]);
         warnings.add_once("a".to_owned());
-        assert!(shared.take().is_empty());
+        assert!(shared.take_all().is_empty());
     }
 }

@@ -31,18 +31,18 @@ fn folders(path: &Path) -> Vec<PathBuf> {
 }
 
 /// All files below a folder: path from the folder, and text.
-fn files(folder: &Path, below: &Path, found: &mut BTreeMap<String, String>) {
+fn collect_texts(folder: &Path, below: &Path, texts: &mut BTreeMap<String, String>) {
     for entry in fs::read_dir(below).expect("readable") {
         let path = entry.expect("readable").path();
         if path.is_dir() {
-            files(folder, &path, found);
+            collect_texts(folder, &path, texts);
         } else {
             let name = path
                 .strip_prefix(folder)
                 .expect("below the folder")
                 .display()
                 .to_string();
-            found.insert(name, fs::read_to_string(&path).expect("text"));
+            texts.insert(name, fs::read_to_string(&path).expect("text"));
         }
     }
 }
@@ -93,7 +93,7 @@ fn every_case_is_as_hydra_has_it() {
         }
         count += 1;
         let mut all = BTreeMap::new();
-        files(&folder, &folder, &mut all);
+        collect_texts(&folder, &folder, &mut all);
         let invocation: Invocation =
             serde_json::from_str(&all["case.json"]).expect("a command line");
         let tree = all

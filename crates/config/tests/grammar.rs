@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use llmprof_config::grammar::interpolation;
 use llmprof_config::grammar::overrides::{KeepOrder, parse_override};
 use llmprof_config::grammar::{
-    Element, Expression, Glob, Interpolation, Number, Override, Piece, Quote, Sweep, Target,
+    Element, Expression, Glob, Interpolation, InterpolationTarget, Number, Override, Quote, Sweep,
+    TemplatePiece,
 };
 use llmprof_config::int::Int;
 use llmprof_config::python::float_repr;
@@ -194,19 +195,19 @@ fn interpolations_as_omegaconf_reads_them() {
 }
 
 /// A text whose interpolations resolve to a marker that shows what was asked for; alone, a marker keeps its type.
-fn show_text(source: &str, pieces: &[Piece]) -> Value {
+fn show_text(source: &str, pieces: &[TemplatePiece]) -> Value {
     match pieces {
-        [Piece::Interpolation(inner)] => json!({ "m": marker(source, inner) }),
+        [TemplatePiece::Interpolation(inner)] => json!({ "m": marker(source, inner) }),
         _ => json!(joined(source, pieces)),
     }
 }
 
-fn joined(source: &str, pieces: &[Piece]) -> String {
+fn joined(source: &str, pieces: &[TemplatePiece]) -> String {
     pieces
         .iter()
         .map(|piece| match piece {
-            Piece::Literal(text) => text.clone(),
-            Piece::Interpolation(inner) => marker(source, inner),
+            TemplatePiece::Literal(text) => text.clone(),
+            TemplatePiece::Interpolation(inner) => marker(source, inner),
         })
         .collect()
 }
@@ -218,8 +219,8 @@ fn marker(source: &str, interpolation: &Interpolation) -> String {
         "{text:?} of {source:?}"
     );
     match &interpolation.target {
-        Target::Node(key) => format!("<{}>", joined(source, key)),
-        Target::Resolver { name, args } => {
+        InterpolationTarget::Node(key) => format!("<{}>", joined(source, key)),
+        InterpolationTarget::Resolver { name, args } => {
             let values: Vec<_> = args
                 .iter()
                 .map(|arg| show_expression(source, &arg.value))

@@ -7,7 +7,7 @@ use llmprof_config::emit::to_yaml;
 use llmprof_config::error::Error;
 use llmprof_config::key::Key;
 use llmprof_config::node::{Dict, Node, Value};
-use llmprof_config::source::Source;
+use llmprof_config::source::SourceText;
 use llmprof_config::update::{Update, update_key};
 use llmprof_config::{keypath, merge, python, resolve, yaml};
 use proptest::prelude::*;
@@ -29,11 +29,11 @@ fn text(value: &Json) -> &str {
 }
 
 fn load(text: &str) -> Result<Node, Error> {
-    yaml::load_config(&Source::new("test.yaml", text))
+    yaml::load_config(&SourceText::new("test.yaml", text))
 }
 
 fn create(text: &str) -> Node {
-    yaml::create_config(&Source::new("test.yaml", text))
+    yaml::create_config(&SourceText::new("test.yaml", text))
         .expect("the recipe leaves out what fails here")
 }
 
@@ -242,7 +242,7 @@ fn updates_give_the_same() {
         let flag = |i: usize| row[3][i].as_bool().expect("a flag");
         let mut config = create(source);
         config.set_struct(flag(0).then_some(true));
-        let value_node = yaml::parse_document(&Source::new("value", value))
+        let value_node = yaml::parse_document(&SourceText::new("value", value))
             .expect("YAML")
             .expect("a value");
         let options = Update {
@@ -262,8 +262,8 @@ fn selections_find_the_same() {
     let mut report = Report::default();
     for row in rows("selections") {
         let (source, key) = (text(&row[0]), text(&row[1]));
-        let found = resolve::select_key(&create(source), key, &context);
-        let actual = found.map(|node| node.map_or(Json::Null, |node| encode(&node)));
+        let selected = resolve::select_key(&create(source), key, &context);
+        let actual = selected.map(|node| node.map_or(Json::Null, |node| encode(&node)));
         report.compare(&format!("{source}\n{key}"), &row[2], actual);
     }
     report.finish(100);

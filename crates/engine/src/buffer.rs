@@ -33,7 +33,7 @@ impl Format {
         match dtype {
             DType::F32 => Ok(Self::F32),
             DType::Bf16 => Ok(Self::Bf16),
-            found => Err(EngineError::UnsupportedDtype { found }),
+            other => Err(EngineError::UnsupportedDtype { found: other }),
         }
     }
 }
@@ -79,13 +79,13 @@ impl Clone for Pages {
 
 /// A range of a mapping that holds whole, aligned elements of one format.
 #[derive(Clone, Debug)]
-pub(crate) struct Buffer {
+pub(crate) struct ElementBuffer {
     pages: Pages,
     range: Range<usize>,
     format: Format,
 }
 
-impl Buffer {
+impl ElementBuffer {
     /// A range of a mapped file; `None` where its start is not aligned for `format`.
     pub(crate) fn of_file(map: &Arc<Mmap>, range: Range<usize>, format: Format) -> Option<Self> {
         Elements::cast(map.get(range.clone())?, format)?;

@@ -14,7 +14,7 @@ use crate::{
 ///
 /// All positions are kept, also of layers with a window: such a layer reads only what its window shows.
 #[derive(Debug)]
-pub struct Cache {
+pub struct KvCache {
     memory: MmapMut,
     layers: Vec<LayerPlace>,
     lengths: Vec<usize>,
@@ -31,7 +31,7 @@ struct LayerPlace {
     head_dim: usize,
 }
 
-impl Cache {
+impl KvCache {
     pub(crate) fn new(
         decoder: &Decoder,
         batch: usize,
@@ -81,7 +81,7 @@ impl Cache {
     /// Says how long the prompt will be that is about to come in chunks.
     ///
     /// Some rotations depend on the length of the text: the first chunk must be rotated like the last. Keys are kept as
-    /// they were rotated; a text that grows past such a length while it is generated is not computed anew.
+    /// they were rotated; a text that grows past such a length while it is generated is not computed again.
     pub fn expect_prompt(&mut self, length: usize) {
         self.expected = length;
     }

@@ -4,12 +4,12 @@ use rayon::ThreadPool;
 
 use crate::{
     buffer::Format,
-    cache::Cache,
+    cache::KvCache,
     error::EngineError,
     kernel::Isa,
     model::{Binder, BoundDecoder},
     recorder::{OperatorInfo, Recorder},
-    weights::{Scheme, Source, Weights},
+    weights::{Scheme, WeightSource, Weights},
 };
 
 /// The families that the engine runs.
@@ -27,7 +27,7 @@ pub const SUPPORTED_FAMILIES: &[&str] = &[
 
 /// How an engine is set up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct EngineOptions {
     /// How weights are kept: f32 or bf16. Absent is the model's own dtype, f32 where that is f16.
     pub weights: Option<DType>,
     /// Storage of the matrices that quantized checkpoints quantize, made while loading; absent is plain.
@@ -36,7 +36,7 @@ pub struct Options {
     pub threads: Option<usize>,
 }
 
-pub struct Engine {
+pub struct NativeEngine {
     model: Model,
     decoder: BoundDecoder,
     operators: Vec<OperatorInfo>,
@@ -45,7 +45,7 @@ pub struct Engine {
     scheme: Option<Scheme>,
 }
 
-impl std::fmt::Debug for Engine {
+impl std::fmt::Debug for NativeEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine")
             .field("family", &self.model.family)
@@ -56,9 +56,13 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-impl Engine {
+impl NativeEngine {
     /// Finds or makes the weights of `model` and binds its blocks to them.
-    pub fn load(model: &Model, source: &Source, options: Options) -> Result<Self, EngineError> {
+    pub fn load(
+        model: &Model,
+        source: &WeightSource,
+        options: EngineOptions,
+    ) -> Result<Self, EngineError> {
         let decoder = model
             .decoder
             .as_ref()
@@ -148,7 +152,6 @@ impl Engine {
         self.operators.len()
     }
 
-    /// Logits per position.
     pub fn vocabulary_size(&self) -> usize {
         self.model
             .decoder
@@ -157,9 +160,9 @@ impl Engine {
     }
 
     /// An empty cache for `batch` sequences of at most `max_len` tokens.
-    pub fn new_cache(&self, batch: usize, max_len: usize) -> Result<Cache, EngineError> {
+    pub fn new_cache(&self, batch: usize, max_len: usize) -> Result<KvCache, EngineError> {
         let decoder = self.model.decoder.as_ref().expect("checked when loaded");
-        Cache::new(decoder, batch, max_len)
+        KvCache::new(decoder, batch, max_len)
     }
 
     /// Runs the tokens of each sequence after those in the cache, and gives the logits that `logits` asks for: a row of
@@ -168,7 +171,7 @@ impl Engine {
     /// `None` gives none, for the chunks of a prompt before its last.
     pub fn prefill<'c, T: AsRef<[u32]>>(
         &self,
-        cache: &'c mut Cache,
+        cache: &'c mut KvCache,
         tokens: &[T],
         logits: Option<Logits>,
         recorder: &mut Recorder,
@@ -184,7 +187,7 @@ impl Engine {
     /// Runs one token of each sequence and gives its logits: a row per sequence.
     pub fn decode_step<'c>(
         &self,
-        cache: &'c mut Cache,
+        cache: &'c mut KvCache,
         tokens: &[u32],
         recorder: &mut Recorder,
     ) -> Result<&'c mut [f32], EngineError> {
@@ -196,7 +199,7 @@ impl Engine {
         )
     }
 
-    fn check_tokens(&self, cache: &Cache, tokens: &[&[u32]]) -> Result<(), EngineError> {
+    fn check_tokens(&self, cache: &KvCache, tokens: &[&[u32]]) -> Result<(), EngineError> {
         if tokens.len() != cache.sequence_count() {
             return Err(EngineError::Batch {
                 found: tokens.len(),

@@ -8,28 +8,18 @@ use llmprof_units::{Count, DType};
 pub enum EngineError {
     /// A family that has no execution here.
     #[error("the native engine does not run the family `{found}`; it runs {known}")]
-    UnsupportedFamily {
-        found: &'static str,
-        /// The families that run.
-        known: String,
-    },
+    UnsupportedFamily { found: &'static str, known: String },
     /// A part of a model that has no execution here.
     #[error("the native engine does not run {block}")]
     UnsupportedBlock { block: &'static str },
     /// A storage format that has no kernels here.
     #[error("the native engine keeps weights in f32 or bf16, not in {found}")]
-    UnsupportedDtype {
-        /// What was asked for.
-        found: DType,
-    },
+    UnsupportedDtype { found: DType },
     /// Quantized weights that have no kernels here.
     #[error(
         "the native engine quantizes weights to int8, int8_gN or int4_gN (N a multiple of 32), not to {found}"
     )]
-    UnsupportedFormat {
-        /// What was asked for.
-        found: WeightFormat,
-    },
+    UnsupportedFormat { found: WeightFormat },
     /// A checkpoint with quantized weights.
     #[error("the native engine does not read quantized checkpoints")]
     Quantized,
@@ -52,7 +42,7 @@ pub enum EngineError {
     MissingTensor {
         /// The first that is missing.
         name: String,
-        /// How many more are.
+        /// Number of further tensors that the checkpoint lacks.
         others: usize,
         directory: PathBuf,
     },
@@ -100,7 +90,7 @@ pub enum EngineError {
         /// Length that the step would give.
         needed: usize,
         limit: usize,
-        /// Whose limit it is.
+        /// The cache or the position table, as the message names it.
         of: &'static str,
     },
     /// A temperature that is not positive.

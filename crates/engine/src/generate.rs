@@ -3,17 +3,16 @@
 use llmprof_theory::Logits;
 
 use crate::{
-    cache::Cache,
-    engine::Engine,
+    cache::KvCache,
+    engine::NativeEngine,
     error::EngineError,
     recorder::{Recorder, now_ns},
-    sampler::Sampler,
+    sampler::TokenSampler,
 };
 
 /// What is to be generated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Generation<'a> {
-    /// New tokens per sequence.
+pub struct GenerationOptions<'a> {
     pub max_new_tokens: usize,
     /// Prompt tokens that one step of prefill takes; absent is all of them.
     pub chunk: Option<usize>,
@@ -37,21 +36,21 @@ pub struct TokenStep<'a> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Generated {
+pub struct GeneratedTokens {
     /// The new tokens of each sequence, up to and including one that ended it.
     pub tokens: Vec<Vec<u32>>,
 }
 
 /// Generates after `prompts` with an empty `cache` of their number. `on_step` hears of each token as it comes.
 pub fn generate_tokens(
-    engine: &Engine,
-    cache: &mut Cache,
+    engine: &NativeEngine,
+    cache: &mut KvCache,
     prompts: &[Vec<u32>],
-    generation: &Generation<'_>,
-    sampler: &mut Sampler,
+    generation: &GenerationOptions<'_>,
+    sampler: &mut TokenSampler,
     recorder: &mut Recorder,
     mut on_step: impl FnMut(TokenStep<'_>),
-) -> Result<Generated, EngineError> {
+) -> Result<GeneratedTokens, EngineError> {
     let mut history: Vec<Vec<u32>> = prompts.to_vec();
     let mut tokens: Vec<Vec<u32>> = vec![Vec::new(); prompts.len()];
     let mut current = vec![0u32; prompts.len()];
@@ -88,13 +87,13 @@ pub fn generate_tokens(
             break;
         }
     }
-    Ok(Generated { tokens })
+    Ok(GeneratedTokens { tokens })
 }
 
 /// All prompts, in chunks of at most `chunk` tokens; the logits of the last position of each.
 fn prefill_prompts<'c>(
-    engine: &Engine,
-    cache: &'c mut Cache,
+    engine: &NativeEngine,
+    cache: &'c mut KvCache,
     prompts: &[Vec<u32>],
     chunk: Option<usize>,
     recorder: &mut Recorder,

@@ -1,7 +1,7 @@
 //! Runs a model on the CPU.
 //!
-//! The typed blocks of `llmprof-theory` are lowered here to execution, as `theory` lowers them to costs: an [`Engine`]
-//! walks the same [`Decoder`](llmprof_theory::Decoder), binds each block to its weights, and records one [`Event`] per
+//! The typed blocks of `llmprof-theory` are lowered here to execution, as `theory` lowers them to costs: an [`NativeEngine`]
+//! walks the same [`Decoder`](llmprof_theory::Decoder), binds each block to its weights, and records one [`OperatorEvent`] per
 //! operator that theory counts. Weights are f32 or bf16; everything else is computed in f32.
 
 mod buffer;
@@ -16,10 +16,10 @@ mod recorder;
 mod sampler;
 mod weights;
 
-pub use cache::Cache;
-pub use engine::{Engine, Options, SUPPORTED_FAMILIES};
+pub use cache::KvCache;
+pub use engine::{EngineOptions, NativeEngine, SUPPORTED_FAMILIES};
 pub use error::EngineError;
-pub use generate::{Generated, Generation, TokenStep, generate_tokens};
-pub use recorder::{Event, OperatorInfo, Recorder, now_ns};
-pub use sampler::{Sampler, Sampling};
-pub use weights::Source;
+pub use generate::{GeneratedTokens, GenerationOptions, TokenStep, generate_tokens};
+pub use recorder::{OperatorEvent, OperatorInfo, Recorder, now_ns};
+pub use sampler::{SamplingOptions, TokenSampler};
+pub use weights::WeightSource;

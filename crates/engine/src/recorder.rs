@@ -10,7 +10,7 @@ pub fn now_ns() -> u64 {
     (time.tv_sec as u64).wrapping_mul(1_000_000_000) + time.tv_nsec as u64
 }
 
-/// What an operator of the loaded model is. Events name it by its index in [`Engine::operators`](crate::Engine::operators).
+/// What an operator of the loaded model is. Events name it by its index in [`NativeEngine::operators`](crate::NativeEngine::operators).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperatorInfo {
     pub kind: Kind,
@@ -24,23 +24,21 @@ pub struct OperatorInfo {
 
 /// One call of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct OperatorEvent {
     /// When it began, on the clock of [`now_ns`].
     pub start_ns: u64,
     pub end_ns: u64,
     /// Independent problems of the same size.
     pub groups: u32,
     pub m: u32,
-    /// Columns of the result.
     pub n: u32,
     pub k: u32,
-    /// Index of its [`OperatorInfo`].
     pub operator: u32,
     /// For experts: how many distinct ones the tokens reached. 0 for others.
     pub touched: u32,
 }
 
-impl Event {
+impl OperatorEvent {
     /// The size of the call as theory states it.
     pub fn shape(&self) -> Shape {
         Shape {
@@ -55,7 +53,7 @@ impl Event {
 /// Takes events. It never allocates while a model runs: events beyond its capacity are counted as dropped.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    events: Vec<Event>,
+    events: Vec<OperatorEvent>,
     dropped: u64,
     on: bool,
 }
@@ -75,11 +73,11 @@ impl Recorder {
         Self::default()
     }
 
-    pub fn events(&self) -> &[Event] {
+    pub fn events(&self) -> &[OperatorEvent] {
         &self.events
     }
 
-    /// How many events found no room.
+    /// Number of events dropped because the recorder was full.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -118,7 +116,7 @@ impl Recorder {
             self.dropped += 1;
             return;
         }
-        self.events.push(Event {
+        self.events.push(OperatorEvent {
             start_ns,
             end_ns: now_ns(),
             groups: groups as u32,

@@ -3,28 +3,28 @@
 use crate::error::EngineError;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sampling {
+pub struct SamplingOptions {
     /// Draw by probability at this temperature; absent takes the most likely token.
     pub temperature: Option<f64>,
-    /// No run of so many tokens may occur twice in a sequence; 0 allows all.
+    /// N-grams of this length may not occur twice in a sequence; 0 allows all.
     pub no_repeat_ngram_size: usize,
     pub seed: u64,
 }
 
 /// Chooses tokens. The same seed and logits give the same choices.
 #[derive(Clone, Debug)]
-pub struct Sampler {
-    sampling: Sampling,
+pub struct TokenSampler {
+    sampling: SamplingOptions,
     state: u64,
 }
 
-impl Sampler {
+impl TokenSampler {
     /// A sampler at the start of its seed.
-    pub fn new(sampling: Sampling) -> Result<Self, EngineError> {
-        if let Some(found) = sampling.temperature
-            && !(found.is_finite() && found > 0.0)
+    pub fn new(sampling: SamplingOptions) -> Result<Self, EngineError> {
+        if let Some(temperature) = sampling.temperature
+            && !(temperature.is_finite() && temperature > 0.0)
         {
-            return Err(EngineError::Temperature { found });
+            return Err(EngineError::Temperature { found: temperature });
         }
         Ok(Self {
             sampling,
@@ -107,8 +107,8 @@ fn banned_tokens(history: &[u32], size: usize) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    fn new_sampler(temperature: Option<f64>, ngram: usize, seed: u64) -> Sampler {
-        Sampler::new(Sampling {
+    fn new_sampler(temperature: Option<f64>, ngram: usize, seed: u64) -> TokenSampler {
+        TokenSampler::new(SamplingOptions {
             temperature,
             no_repeat_ngram_size: ngram,
             seed,
@@ -165,11 +165,11 @@ mod tests {
     #[test]
     fn temperatures_must_be_positive() {
         for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            let sampling = Sampling {
+            let sampling = SamplingOptions {
                 temperature: Some(bad),
-                ..Sampling::default()
+                ..SamplingOptions::default()
             };
-            assert!(Sampler::new(sampling).is_err());
+            assert!(TokenSampler::new(sampling).is_err());
         }
     }
 }

@@ -9,4 +9,4 @@ mod parse;
 mod visual;
 
 pub use parse::{Box999, Grounded, Malformed, Region, is_grounded, parse};
-pub use visual::{Counts, Info, PixelBox, Visual, visual};
+pub use visual::{Info, PageCounts, PixelBox, Visual, visual};

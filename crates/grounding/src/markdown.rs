@@ -12,12 +12,12 @@ const REPLACED: [(&str, &str); 2] = [("\\coloneqq", ":="), ("\\eqqcolon", "=:")]
 /// region's crops.
 pub(crate) fn to_markdown(
     text: &str,
-    found: &Grounded,
+    grounded: &Grounded,
     crops: impl Fn(usize, &Region) -> Vec<String>,
 ) -> String {
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
-    for (number, region) in found.regions.iter().enumerate() {
+    for (number, region) in grounded.regions.iter().enumerate() {
         out += &text[at..region.span.start];
         let links = crops(number, region);
         let links: Vec<String> = links.iter().map(|name| format!("![]({name})")).collect();

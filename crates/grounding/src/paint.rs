@@ -6,7 +6,7 @@ use crate::glyphs;
 
 /// Pixels from left and top, and sizes, inside the image.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Frame {
+pub(crate) struct PixelFrame {
     pub(crate) x: u32,
     pub(crate) y: u32,
     pub(crate) width: u32,
@@ -43,7 +43,7 @@ fn blend_pixel(image: &mut RgbImage, x: u32, y: u32, colour: Rgb<u8>, alpha: u32
     }
 }
 
-fn fill_frame(image: &mut RgbImage, frame: Frame, colour: Rgb<u8>, alpha: u32) {
+fn fill_frame(image: &mut RgbImage, frame: PixelFrame, colour: Rgb<u8>, alpha: u32) {
     for y in frame.y..frame.y.saturating_add(frame.height) {
         for x in frame.x..frame.x.saturating_add(frame.width) {
             blend_pixel(image, x, y, colour, alpha);
@@ -52,25 +52,26 @@ fn fill_frame(image: &mut RgbImage, frame: Frame, colour: Rgb<u8>, alpha: u32) {
 }
 
 /// A tinted area with an outline of `line` pixels, inside the frame.
-pub(crate) fn paint_area(image: &mut RgbImage, frame: Frame, colour: Rgb<u8>, line: u32) {
+pub(crate) fn paint_area(image: &mut RgbImage, frame: PixelFrame, colour: Rgb<u8>, line: u32) {
+    // An eighth of the colour, so that the text below stays legible.
     const TINT: u32 = 32;
     fill_frame(image, frame, colour, TINT);
     let line = line.min(frame.width).min(frame.height);
     let edges = [
-        Frame {
+        PixelFrame {
             height: line,
             ..frame
         },
-        Frame {
+        PixelFrame {
             y: frame.y + frame.height - line,
             height: line,
             ..frame
         },
-        Frame {
+        PixelFrame {
             width: line,
             ..frame
         },
-        Frame {
+        PixelFrame {
             x: frame.x + frame.width - line,
             width: line,
             ..frame
@@ -81,8 +82,8 @@ pub(crate) fn paint_area(image: &mut RgbImage, frame: Frame, colour: Rgb<u8>, li
     }
 }
 
-/// A label above the frame, or inside of it where there is no room.
-pub(crate) fn paint_label(image: &mut RgbImage, frame: Frame, text: &str, colour: Rgb<u8>) {
+/// A label above the frame, or inside it if there is no room above.
+pub(crate) fn paint_label(image: &mut RgbImage, frame: PixelFrame, text: &str, colour: Rgb<u8>) {
     // Pages are drawn large and seen small.
     let scale = (image.width() / 300).clamp(1, 6);
     let letters: Vec<char> = text.chars().take(LABEL_MAX_CHARS).collect();
@@ -94,7 +95,7 @@ pub(crate) fn paint_label(image: &mut RgbImage, frame: Frame, text: &str, colour
     } else {
         frame.y
     };
-    let back = Frame {
+    let back = PixelFrame {
         x,
         y,
         width,
@@ -106,7 +107,7 @@ pub(crate) fn paint_label(image: &mut RgbImage, frame: Frame, text: &str, colour
         for (row, bits) in glyphs::glyph_rows(letter).into_iter().enumerate() {
             for column in 0..glyphs::WIDTH {
                 if bits >> (glyphs::WIDTH - 1 - column) & 1 == 1 {
-                    let dot = Frame {
+                    let dot = PixelFrame {
                         x: left + column * scale,
                         y: y + (2 + row as u32) * scale,
                         width: scale,

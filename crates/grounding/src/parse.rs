@@ -58,7 +58,7 @@ pub fn is_grounded(text: &str) -> bool {
 
 /// Reads every region of a text.
 pub fn parse(text: &str) -> Grounded {
-    let mut found = Grounded::default();
+    let mut grounded = Grounded::default();
     let mut at = 0;
     while let Some((start, tag)) = next_tag(text, at) {
         let read = match tag {
@@ -74,23 +74,23 @@ pub fn parse(text: &str) -> Grounded {
                 match parse_boxes(list) {
                     Ok(read) => {
                         let (kept, outside) = on_page(read);
-                        found.out_of_range += outside;
-                        found.regions.push(Region {
+                        grounded.out_of_range += outside;
+                        grounded.regions.push(Region {
                             label,
                             boxes: kept,
                             span,
                         });
                     }
-                    Err(what) => found.malformed.push(Malformed { at: start, what }),
+                    Err(what) => grounded.malformed.push(Malformed { at: start, what }),
                 }
             }
             Err((after, what)) => {
                 at = after;
-                found.malformed.push(Malformed { at: start, what });
+                grounded.malformed.push(Malformed { at: start, what });
             }
         }
     }
-    found
+    grounded
 }
 
 /// The first tag from a byte on.
@@ -214,11 +214,11 @@ mod tests {
             one("title", "[[10, 20, 500, 60]]"),
             one("图 1", "[[0,0,999,999],[1,2,3,4]]")
         );
-        let found = parse(&text);
-        assert_eq!(found.regions.len(), 2);
-        assert_eq!(found.regions[0].label, "title");
+        let grounded = parse(&text);
+        assert_eq!(grounded.regions.len(), 2);
+        assert_eq!(grounded.regions[0].label, "title");
         assert_eq!(
-            found.regions[0].boxes,
+            grounded.regions[0].boxes,
             [Box999 {
                 left: 10,
                 top: 20,
@@ -226,10 +226,10 @@ mod tests {
                 bottom: 60
             }]
         );
-        assert_eq!(found.regions[1].label, "图 1");
-        assert_eq!(found.regions[1].boxes.len(), 2);
-        assert!(found.malformed.is_empty() && found.out_of_range == 0);
-        assert_eq!(&text[found.regions[1].span.end..], " body");
+        assert_eq!(grounded.regions[1].label, "图 1");
+        assert_eq!(grounded.regions[1].boxes.len(), 2);
+        assert!(grounded.malformed.is_empty() && grounded.out_of_range == 0);
+        assert_eq!(&text[grounded.regions[1].span.end..], " body");
     }
 
     #[test]
@@ -248,23 +248,26 @@ mod tests {
         ];
         for (text, what) in cases {
             let text = format!("{text}{}", one("next", "[[1,2,3,4]]"));
-            let found = parse(&text);
-            assert!(!found.malformed.is_empty(), "{text}");
-            assert!(found.malformed[0].what.contains(what), "{text}: {found:?}");
+            let grounded = parse(&text);
+            assert!(!grounded.malformed.is_empty(), "{text}");
+            assert!(
+                grounded.malformed[0].what.contains(what),
+                "{text}: {grounded:?}"
+            );
             assert_eq!(
-                found.regions.last().map(|region| region.label.as_str()),
+                grounded.regions.last().map(|region| region.label.as_str()),
                 Some("next"),
-                "{text}: {found:?}"
+                "{text}: {grounded:?}"
             );
         }
     }
 
     #[test]
     fn boxes_beyond_the_page_are_cut_or_left_out() {
-        let found = parse(&one("a", "[[-5,10,1200,20],[1000,0,1100,5],[0,0,1,1]]"));
-        assert_eq!(found.out_of_range, 2);
+        let grounded = parse(&one("a", "[[-5,10,1200,20],[1000,0,1100,5],[0,0,1,1]]"));
+        assert_eq!(grounded.out_of_range, 2);
         assert_eq!(
-            found.regions[0].boxes,
+            grounded.regions[0].boxes,
             [
                 Box999 {
                     left: 0,
@@ -291,9 +294,9 @@ mod tests {
                 Just("[[1,2,3,4]]".to_owned()), Just("[[9e99,-1,1e300,4]]".to_owned()), Just("页é".to_owned()), ".{0,5}",
             ], 0..24)) {
             let text = parts.concat();
-            let found = parse(&text);
+            let grounded = parse(&text);
             let mut end = 0;
-            for region in &found.regions {
+            for region in &grounded.regions {
                 prop_assert!(region.span.start >= end && text.is_char_boundary(region.span.end));
                 end = region.span.end;
             }

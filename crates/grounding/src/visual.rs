@@ -11,19 +11,19 @@ use crate::{
     glyphs,
     markdown::to_markdown,
     page,
-    paint::{self, Frame},
+    paint::{self, PixelFrame},
     parse::{Box999, EDGE, parse},
 };
 
-const QUALITY: u8 = 90;
+/// Edges of letters and boxes stay sharp.
+const JPEG_QUALITY: u8 = 90;
 
 /// What could not be taken as it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
-#[schemars(rename = "PageCounts")]
-pub struct Counts {
+pub struct PageCounts {
     /// Regions that the text names.
     pub regions: u64,
-    /// Boxes of these regions.
+    /// Number of boxes that these regions have.
     pub boxes: u64,
     /// Tags that are not a region.
     pub malformed: u64,
@@ -38,31 +38,31 @@ pub struct Counts {
 pub struct PixelBox {
     /// From 1, in the order of the text.
     pub number: usize,
-    /// Left edge, pixels.
+    /// Left edge in pixels from the page's left.
     pub x: u32,
-    /// Upper edge, pixels.
+    /// Upper edge in pixels from the page's top.
     pub y: u32,
-    /// Width, pixels.
+    /// Width of the box in pixels.
     pub w: u32,
-    /// Height, pixels.
+    /// Height of the box in pixels.
     pub h: u32,
-    /// Label of the box.
+    /// Label that the model gave the region.
     pub text: String,
     /// The file of its crop, for a region labelled `image`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crop: Option<String>,
 }
 
-/// The contents of `info.json`.
+/// What `info.json` says of one page: its boxes and what could not be read.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Info {
-    /// File of the page.
+    /// Path of the image file of the page.
     pub source_image: String,
     /// Width of the page, pixels.
     pub width: u32,
     /// Height of the page, pixels.
     pub height: u32,
-    /// What the model said.
+    /// The model's answer, as it was generated.
     pub text_raw: String,
     /// Time of each phase of the batch.
     pub timings_ms: Map<String, Value>,
@@ -71,35 +71,39 @@ pub struct Info {
     /// Tags that are not a region.
     pub malformed: Vec<String>,
     /// Numbers of regions and boxes.
-    pub counts: Counts,
+    pub counts: PageCounts,
 }
 
 /// The files of one page.
 #[derive(Debug)]
 pub struct Visual {
-    /// `result_with_boxes.jpg`.
+    /// The page with its boxes drawn: `result_with_boxes.jpg`.
     pub drawn: Vec<u8>,
-    /// `result.mmd`.
+    /// The text with crops in place of boxes: `result.mmd`.
     pub markdown: String,
-    /// `images/…`: name and contents.
+    /// Cut-out images by file name, for the folder `images/`.
     pub crops: Vec<(String, Vec<u8>)>,
     pub info: Info,
 }
 
 /// Draws what `text` says of the image at `path`.
 pub fn visual(path: &Path, text: &str, timings_ms: Map<String, Value>) -> Result<Visual, String> {
-    let page = page::read(path)?;
-    let found = parse(text);
+    page::with_large_alone(path, || draw_page(path, text, timings_ms))
+}
+
+fn draw_page(path: &Path, text: &str, timings_ms: Map<String, Value>) -> Result<Visual, String> {
+    let page = page::read_page(path)?;
+    let grounded = parse(text);
     let mut drawn = page.clone();
     let (mut boxes, mut crops, mut names) = (Vec::new(), Vec::new(), Vec::new());
-    let mut counts = Counts {
-        regions: found.regions.len() as u64,
-        malformed: found.malformed.len() as u64,
-        out_of_range: found.out_of_range,
-        ..Counts::default()
+    let mut counts = PageCounts {
+        regions: grounded.regions.len() as u64,
+        malformed: grounded.malformed.len() as u64,
+        out_of_range: grounded.out_of_range,
+        ..PageCounts::default()
     };
     let mut labels = Vec::new();
-    for region in &found.regions {
+    for region in &grounded.regions {
         let colour = paint::label_colour(&region.label);
         let line = if region.label == "title" { 4 } else { 2 };
         let mut of_region = Vec::new();
@@ -140,10 +144,10 @@ pub fn visual(path: &Path, text: &str, timings_ms: Map<String, Value>) -> Result
         paint::paint_label(&mut drawn, frame, &shown, colour);
     }
     counts.boxes = boxes.len() as u64;
-    let markdown = to_markdown(text, &found, |number, _| {
+    let markdown = to_markdown(text, &grounded, |number, _| {
         names.get(number).cloned().unwrap_or_default()
     });
-    let malformed = found.malformed.iter();
+    let malformed = grounded.malformed.iter();
     let malformed = malformed.map(|one| format!("byte {}: {}", one.at, one.what));
     Ok(Visual {
         drawn: encode_jpeg(&drawn)?,
@@ -163,13 +167,13 @@ pub fn visual(path: &Path, text: &str, timings_ms: Map<String, Value>) -> Result
 }
 
 /// A box in pixels of a page, at least one pixel each way: pixel = coordinate ÷ 999 × size, rounded down.
-fn pixel_frame(one: Box999, width: u32, height: u32) -> Frame {
+fn pixel_frame(one: Box999, width: u32, height: u32) -> PixelFrame {
     let pixel = |value: i64, size: u32| {
         (value.clamp(0, EDGE) * i64::from(size) / EDGE).clamp(0, i64::from(size)) as u32
     };
     let x = pixel(one.left, width).min(width.saturating_sub(1));
     let y = pixel(one.top, height).min(height.saturating_sub(1));
-    Frame {
+    PixelFrame {
         x,
         y,
         width: pixel(one.right, width).saturating_sub(x).max(1),
@@ -179,7 +183,7 @@ fn pixel_frame(one: Box999, width: u32, height: u32) -> Frame {
 
 fn encode_jpeg(image: &RgbImage) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    JpegEncoder::new_with_quality(&mut bytes, QUALITY)
+    JpegEncoder::new_with_quality(&mut bytes, JPEG_QUALITY)
         .encode(
             image,
             image.width(),

@@ -92,19 +92,67 @@ fn a_box_at_the_edge_and_one_without_extent_are_drawn() {
     assert_eq!((made.info.boxes[2].w, made.info.boxes[2].h), (999, 1998));
 }
 
+/// A PNG file as far as its first row of pixels.
+fn png_head(width: u32, height: u32) -> Vec<u8> {
+    let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
+    let mut chunk = |kind: &[u8; 4], content: &[u8]| {
+        file.extend((content.len() as u32).to_be_bytes());
+        let checked = [kind.as_slice(), content].concat();
+        file.extend(&checked);
+        file.extend(crc32(&checked).to_be_bytes());
+    };
+    let size = [width.to_be_bytes(), height.to_be_bytes()].concat();
+    // Eight bits a channel, RGB.
+    chunk(b"IHDR", &[size.as_slice(), &[8, 2, 0, 0, 0]].concat());
+    chunk(b"IDAT", &[0x78, 0x9c]);
+    file
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let sum = bytes.iter().fold(u32::MAX, |mut sum, byte| {
+        sum ^= u32::from(*byte);
+        for _ in 0..8 {
+            sum = (sum >> 1) ^ (0xedb8_8320 & (sum & 1).wrapping_neg());
+        }
+        sum
+    });
+    !sum
+}
+
 #[test]
-fn a_file_that_ends_early_is_an_error() {
+fn a_file_that_ends_early_or_is_too_large_is_an_error() {
     let (_folder, path) = white("short");
-    assert_eq!(page::size(&path).unwrap(), (999, 1998));
+    assert_eq!(page::page_size(&path).unwrap(), (999, 1998));
     let whole = std::fs::read(&path).unwrap();
     for length in [0, 7, 40, whole.len() / 2, whole.len() - 20] {
         std::fs::write(&path, &whole[..length]).unwrap();
         assert!(
-            page::read(&path).is_err(),
+            page::read_page(&path).is_err(),
             "{length} bytes of {}",
             whole.len()
         );
     }
+    // The head alone promises more pixels than a machine holds, or just too many.
+    for (width, height, what) in [
+        (1 << 30, 1 << 30, "Memory limit exceeded"),
+        (10_001, 10_000, "10001 × 10000 pixels"),
+    ] {
+        std::fs::write(&path, png_head(width, height)).unwrap();
+        let refused = [
+            page::page_size(&path).unwrap_err(),
+            page::read_page(&path).unwrap_err(),
+            visual(&path, "text", serde_json::Map::new()).unwrap_err(),
+        ];
+        for why in refused {
+            assert!(why.contains(what), "{why}");
+        }
+    }
+    std::fs::write(&path, png_head(10_000, 10_000)).unwrap();
+    assert_eq!(page::page_size(&path).unwrap(), (10_000, 10_000));
     std::fs::write(&path, "GIF89a no image").unwrap();
-    assert!(page::size(&path).unwrap_err().contains("not a PNG or JPEG"));
+    assert!(
+        page::page_size(&path)
+            .unwrap_err()
+            .contains("not a PNG or JPEG")
+    );
 }

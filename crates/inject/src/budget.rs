@@ -56,7 +56,7 @@ pub(crate) struct Budget {
 
 struct BudgetState {
     credit: Credit,
-    phase: Phase,
+    phase: BudgetPhase,
     step: StepDetector,
     launch: LaunchCost,
     slices: Slices,
@@ -75,7 +75,7 @@ pub(crate) struct Recorded {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Phase {
+enum BudgetPhase {
     Off,
     /// Waiting for a step since this time.
     Armed(i64),
@@ -94,7 +94,7 @@ impl Budget {
                     detaches,
                     (sys::now_ns(), sys::time_of_others()),
                 ),
-                phase: Phase::Off,
+                phase: BudgetPhase::Off,
                 step: StepDetector::default(),
                 launch: LaunchCost::default(),
                 slices: Slices::default(),
@@ -114,12 +114,12 @@ impl Budget {
             return false;
         }
         state.cycles.step_begins(now, moment);
-        if !matches!(state.phase, Phase::Armed(_)) {
+        if !matches!(state.phase, BudgetPhase::Armed(_)) {
             return false;
         }
         state.cycles.next_slice();
         let steps = state.steps_of_slice();
-        state.begin_slice(Slice::OfSteps, Phase::Steps(now, steps));
+        state.begin_slice(Slice::OfSteps, BudgetPhase::Steps(now, steps));
         true
     }
 
@@ -144,7 +144,7 @@ impl Budget {
         }
         state.cycles.step_ends(start);
         state.earn_step(start, end);
-        let Phase::Steps(since, left) = state.phase else {
+        let BudgetPhase::Steps(since, left) = state.phase else {
             return false;
         };
         // Another thread began this step before the slice: it was not recorded whole.
@@ -156,7 +156,7 @@ impl Budget {
         }
         // Steps may be far apart, so the slice is limited by time too.
         if left > 1 && end - since < SLICE_OF_STEPS_MAX_NS {
-            state.phase = Phase::Steps(since, left - 1);
+            state.phase = BudgetPhase::Steps(since, left - 1);
             return false;
         }
         state.end_slice(end);
@@ -187,28 +187,28 @@ impl Budget {
         let mut state = self.state.lock().ok()?;
         match state.phase {
             // One thread began a slice, another ended it, and their calls reached the gate in reverse order.
-            Phase::Off if switches.is_on => Some(false),
-            Phase::Off if is_wanted && state.may_begin(now) => {
+            BudgetPhase::Off if switches.is_on => Some(false),
+            BudgetPhase::Off if is_wanted && state.may_begin(now) => {
                 if state.step.is_known() {
-                    state.phase = Phase::Armed(now);
+                    state.phase = BudgetPhase::Armed(now);
                     None
                 } else {
                     state.begin_timed(now);
                     Some(true)
                 }
             }
-            Phase::Armed(since) if now - since >= STEP_WAIT_MAX_NS => {
+            BudgetPhase::Armed(since) if now - since >= STEP_WAIT_MAX_NS => {
                 // The steps have stopped: record a timed slice instead.
                 state.begin_timed(now);
                 Some(true)
             }
             // The range does not end, so it is not a step.
-            Phase::Steps(since, _) if now - since >= 4 * STEP_WAIT_MAX_NS => {
+            BudgetPhase::Steps(since, _) if now - since >= 4 * STEP_WAIT_MAX_NS => {
                 state.step.forget_step();
                 state.end_slice(now);
                 Some(false)
             }
-            Phase::Timed(until) if now >= until => {
+            BudgetPhase::Timed(until) if now >= until => {
                 state.end_slice(now);
                 Some(false)
             }
@@ -219,9 +219,9 @@ impl Budget {
     /// The slice that [`tick`](Self::tick) began is now recording. Switching it on may have waited for a busy device.
     pub(crate) fn is_on(&self, now: i64) {
         if let Ok(mut state) = self.state.lock()
-            && let Phase::Timed(_) = state.phase
+            && let BudgetPhase::Timed(_) = state.phase
         {
-            state.phase = Phase::Timed(now + state.length.time);
+            state.phase = BudgetPhase::Timed(now + state.length.time);
         }
     }
 
@@ -240,10 +240,10 @@ impl Budget {
     pub(crate) fn next_change(&self) -> Option<i64> {
         let state = self.state.lock().ok()?;
         Some(match state.phase {
-            Phase::Off => state.credit.next_slice(),
-            Phase::Armed(since) => since + STEP_WAIT_MAX_NS,
-            Phase::Steps(since, _) => since + 4 * STEP_WAIT_MAX_NS,
-            Phase::Timed(until) => until,
+            BudgetPhase::Off => state.credit.next_slice(),
+            BudgetPhase::Armed(since) => since + STEP_WAIT_MAX_NS,
+            BudgetPhase::Steps(since, _) => since + 4 * STEP_WAIT_MAX_NS,
+            BudgetPhase::Timed(until) => until,
         })
     }
 
@@ -257,7 +257,7 @@ impl Budget {
 }
 
 impl BudgetState {
-    fn begin_slice(&mut self, slice: Slice, phase: Phase) {
+    fn begin_slice(&mut self, slice: Slice, phase: BudgetPhase) {
         if self.slices.owes {
             // CUPTI did not detach after the last slice and will not do so any more.
             self.close_slice();
@@ -267,7 +267,7 @@ impl BudgetState {
     }
 
     fn end_slice(&mut self, now: i64) {
-        self.phase = Phase::Off;
+        self.phase = BudgetPhase::Off;
         self.slices.ended = now;
     }
 
@@ -297,14 +297,14 @@ impl BudgetState {
     }
 
     fn begin_timed(&mut self, now: i64) {
-        self.begin_slice(Slice::OfTime, Phase::Timed(now + self.length.time));
+        self.begin_slice(Slice::OfTime, BudgetPhase::Timed(now + self.length.time));
     }
 
     /// A step ended. If there is credit and the last slice is accounted for, the next step begins a slice.
     fn earn_step(&mut self, start: i64, end: i64) {
         self.credit.earn_step(start, end);
-        if self.phase == Phase::Off && self.may_begin(end) {
-            self.phase = Phase::Armed(end);
+        if self.phase == BudgetPhase::Off && self.may_begin(end) {
+            self.phase = BudgetPhase::Armed(end);
         }
     }
 
@@ -330,7 +330,7 @@ impl BudgetState {
         let paid = self.cycles.scale_cost(counted);
         self.slices.add_cost(paid);
         let is_counted = launches <= 0.0 && !switches.is_on && !switches.is_open_ended;
-        let is_on = matches!(self.phase, Phase::Steps(..) | Phase::Timed(_));
+        let is_on = matches!(self.phase, BudgetPhase::Steps(..) | BudgetPhase::Timed(_));
         let is_over = !is_on && self.slices.owes && is_counted;
         if is_over {
             self.close_slice();
@@ -341,7 +341,7 @@ impl BudgetState {
 
     fn learn_range(&mut self, name: &[u8], range: (i64, i64), recorded: Option<bool>) {
         // The step must not change during a slice of steps: the slice ends with the range it began with.
-        let may_change = !matches!(self.phase, Phase::Steps(..));
+        let may_change = !matches!(self.phase, BudgetPhase::Steps(..));
         if self.step.learn_range(name, range, may_change) {
             self.launch.forget_steps();
             self.cycles = Cycles::default();

@@ -94,8 +94,8 @@ impl Buffers {
     /// CUPTI hands a buffer back; false if it is not one that CUPTI has from us (any more).
     pub(crate) fn is_back(&self, memory: *mut u8) -> bool {
         self.out.lock().is_ok_and(|mut out| {
-            let found = out.0.iter().position(|&taken| taken == memory);
-            found.map(|index| out.0.swap_remove(index)).is_some()
+            let index = out.0.iter().position(|&taken| taken == memory);
+            index.map(|index| out.0.swap_remove(index)).is_some()
         })
     }
 

@@ -39,7 +39,7 @@ impl Control {
         }
     }
 
-    /// Descriptor to poll.
+    /// The socket to poll for orders; `None` without a profiler.
     pub(crate) fn descriptor(&self) -> Option<RawFd> {
         self.stream.as_ref()?.raw_fd()
     }

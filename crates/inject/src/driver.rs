@@ -6,7 +6,7 @@ use llmprof_wire::Device;
 
 use crate::sys::Library;
 
-/// `CUdevice_attribute`.
+// CUdevice_attribute
 mod attribute {
     pub(super) const MAX_THREADS_PER_BLOCK: i32 = 1;
     pub(super) const MAX_SHARED_PER_BLOCK: i32 = 8;

@@ -3,12 +3,12 @@
 use crate::sync::atomic::{AtomicPtr, Ordering};
 
 pub(crate) struct AppendList<T: 'static> {
-    newest: AtomicPtr<Entry<T>>,
+    newest: AtomicPtr<KeptEntry<T>>,
 }
 
-struct Entry<T: 'static> {
+struct KeptEntry<T: 'static> {
     value: T,
-    next: *const Entry<T>,
+    next: *const KeptEntry<T>,
 }
 
 impl<T: Send + Sync + 'static> AppendList<T> {
@@ -33,10 +33,10 @@ impl<T: Send + Sync + 'static> AppendList<T> {
 
     /// The values from `newest` up to but without `end`.
     fn iter_between(
-        newest: *const Entry<T>,
-        end: *const Entry<T>,
+        newest: *const KeptEntry<T>,
+        end: *const KeptEntry<T>,
     ) -> impl Iterator<Item = &'static T> {
-        let entry = move |place: *const Entry<T>| {
+        let entry = move |place: *const KeptEntry<T>| {
             let place = if place == end {
                 std::ptr::null()
             } else {
@@ -56,14 +56,14 @@ impl<T: Send + Sync + 'static> AppendList<T> {
         make: impl Fn() -> T,
     ) -> (&'static T, bool) {
         let mut newest = self.newest.load(Ordering::Acquire);
-        let mut looked_at: *const Entry<T> = std::ptr::null();
-        let mut made: Option<Box<Entry<T>>> = None;
+        let mut looked_at: *const KeptEntry<T> = std::ptr::null();
+        let mut made: Option<Box<KeptEntry<T>>> = None;
         loop {
             if let Some(known) = Self::iter_between(newest, looked_at).find(|value| is(value)) {
                 return (known, false);
             }
             let mut entry = made.take().unwrap_or_else(|| {
-                Box::new(Entry {
+                Box::new(KeptEntry {
                     value: make(),
                     next: std::ptr::null(),
                 })
@@ -122,13 +122,13 @@ mod orders {
                 let kept = kept.clone();
                 thread::spawn(move || values.map(|value| (value, add(&kept, value))))
             });
-            let mut found: Vec<_> = others
+            let mut values: Vec<_> = others
                 .into_iter()
                 .flat_map(|other| other.join().unwrap())
                 .collect();
-            found.sort_unstable();
-            found.dedup();
-            assert_eq!(found.len(), 2);
+            values.sort_unstable();
+            values.dedup();
+            assert_eq!(values.len(), 2);
             assert_eq!(kept.iter_newest_first().count(), 2);
         });
     }

@@ -22,7 +22,7 @@ pub(crate) struct Output {
     stuck: Option<String>,
     /// Records dropped since the last [`Loss`] record.
     unsaid: u64,
-    /// Records dropped in all, for whatever reason.
+    /// Records dropped in all, for any reason.
     pub(crate) dropped: u64,
     /// Reason of the last drop.
     pub(crate) why: String,

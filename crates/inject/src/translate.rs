@@ -25,7 +25,7 @@ pub(crate) enum Outcome {
         stream: Stream,
         of_graph: bool,
     },
-    /// Not needed, not written.
+    /// Skipped on purpose, since no report needs it.
     Left,
     /// A device activity without times: CUPTI was flushed before the device was done, or had no memory for them.
     Untimed {

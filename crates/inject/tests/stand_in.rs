@@ -266,8 +266,8 @@ fn a_killed_process_keeps_all_but_the_last_interval() {
     let recorded = scene
         .run("nvtx cuda push:decode kernels:100 sleep:300 kernels:7 kill")
         .one();
-    let found = kernels(&recorded);
-    assert!((100..=107).contains(&found), "{found}");
+    let kernel_count = kernels(&recorded);
+    assert!((100..=107).contains(&kernel_count), "{kernel_count}");
     assert_eq!(recorded.kinds().get("ended"), None);
     assert!(recorded.kinds()["checkpoint"] >= 3);
 }
@@ -309,8 +309,8 @@ fn a_full_disk_costs_records_and_nothing_else() {
     assert_eq!(recorded.stdout, "alive\n");
     let file = recorded.one();
     assert!(matches!(file.end, End::Cut { .. }), "{:?}", file.end);
-    let found = kernels(&file);
-    assert!((50..500).contains(&found), "{found}");
+    let kernel_count = kernels(&file);
+    assert!((50..500).contains(&kernel_count), "{kernel_count}");
     let reported = recorded.reports();
     let dropped = reported
         .iter()
@@ -454,8 +454,8 @@ fn slices_keep_whole_steps_and_ranges_go_on_between_them() {
         all_slices && on >= 2 && (on == off || on == off + 1),
         "{on} {off}"
     );
-    let found = kernels(&recorded);
-    assert!(found > 0 && found < 8000, "{found}");
+    let kernel_count = kernels(&recorded);
+    assert!(kernel_count > 0 && kernel_count < 8000, "{kernel_count}");
 }
 
 /// A step takes longer than the first slices, and no range shows it.

@@ -26,13 +26,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 #[global_allocator]
-static MEMORY: memory::Counting = memory::Counting;
+static MEMORY: memory::CountingAllocator = memory::CountingAllocator;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     let mut targets = Vec::new();
     for name in load::FORMATS {
-        targets.push(runner::Target {
+        targets.push(runner::FuzzTarget {
             name,
             seeds: seeds::Seeds::read(&fuzz, name)?,
             read: Box::new(move |bytes| load::read(name, bytes)),

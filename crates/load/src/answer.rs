@@ -10,11 +10,10 @@ use serde::{
 
 /// Tokens as the server counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Usage {
-    /// Tokens of the prompt.
+pub struct TokenUsage {
     #[serde(default)]
     pub prompt_tokens: u64,
-    /// Tokens generated so far.
+    /// Tokens generated so far, in a stream with usage in every event.
     #[serde(default)]
     pub completion_tokens: u64,
     /// Both, as the server adds them.
@@ -24,22 +23,22 @@ pub struct Usage {
 
 /// What one event or one whole answer says.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
+pub struct AnswerPart {
     /// Bytes of new text, whether said, thought or for a tool.
     pub text_bytes: usize,
     /// The new text, where it was to be kept.
     pub text: String,
-    /// Tokens so far.
-    pub usage: Option<Usage>,
+    /// Token counts so far, where the event states them.
+    pub usage: Option<TokenUsage>,
     /// The server says that generation is over, and why.
     pub finish: bool,
-    /// The server's own timings.
+    /// Timings that the server measured itself.
     pub timings: Option<ServerTimings>,
     /// An error inside of a stream that began well.
     pub error: Option<String>,
 }
 
-impl Answer {
+impl AnswerPart {
     /// Reads an event's data or a body. `keep_text` copies the text, which costs.
     pub fn read(data: &[u8], keep_text: bool) -> Result<Self, serde_json::Error> {
         // Checked once for UTF-8, instead of name by name.
@@ -49,25 +48,25 @@ impl Answer {
         if keep_text {
             serde_json::from_str::<Wire<KeptText>>(text).map(Wire::into_answer)
         } else {
-            serde_json::from_str::<Wire<Measured>>(text).map(Wire::into_answer)
+            serde_json::from_str::<Wire<MeasuredText>>(text).map(Wire::into_answer)
         }
     }
 }
 
 /// A text of which only the length matters, or all of it. A tool call is text too: the model generated it.
-trait Text: Default + for<'de> Deserialize<'de> {
-    fn add_to(&self, answer: &mut Answer);
+trait AnswerText: Default + for<'de> Deserialize<'de> {
+    fn add_to(&self, answer: &mut AnswerPart);
     fn is_empty(&self) -> bool;
 }
 
 #[derive(Default)]
-struct Measured(usize);
+struct MeasuredText(usize);
 
 #[derive(Default)]
 struct KeptText(String);
 
-impl Text for Measured {
-    fn add_to(&self, answer: &mut Answer) {
+impl AnswerText for MeasuredText {
+    fn add_to(&self, answer: &mut AnswerPart) {
         answer.text_bytes += self.0;
     }
 
@@ -76,8 +75,8 @@ impl Text for Measured {
     }
 }
 
-impl Text for KeptText {
-    fn add_to(&self, answer: &mut Answer) {
+impl AnswerText for KeptText {
+    fn add_to(&self, answer: &mut AnswerPart) {
         answer.text_bytes += self.0.len();
         answer.text += &self.0;
     }
@@ -90,27 +89,27 @@ impl Text for KeptText {
 struct TextVisitor;
 
 impl<'de> Visitor<'de> for TextVisitor {
-    type Value = Measured;
+    type Value = MeasuredText;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("text or null")
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Measured, E> {
-        Ok(Measured(text.len()))
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<MeasuredText, E> {
+        Ok(MeasuredText(text.len()))
     }
 
-    fn visit_unit<E: de::Error>(self) -> Result<Measured, E> {
-        Ok(Measured(0))
+    fn visit_unit<E: de::Error>(self) -> Result<MeasuredText, E> {
+        Ok(MeasuredText(0))
     }
 
-    fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Measured, A::Error> {
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<MeasuredText, A::Error> {
         while seq.next_element::<de::IgnoredAny>()?.is_some() {}
-        Ok(Measured(0))
+        Ok(MeasuredText(0))
     }
 }
 
-impl<'de> Deserialize<'de> for Measured {
+impl<'de> Deserialize<'de> for MeasuredText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(TextVisitor)
     }
@@ -123,18 +122,18 @@ impl<'de> Deserialize<'de> for KeptText {
 }
 
 #[derive(Deserialize)]
-#[serde(bound = "T: Text")]
-struct Wire<T: Text> {
+#[serde(bound = "T: AnswerText")]
+struct Wire<T: AnswerText> {
     #[serde(default = "Vec::new")]
-    choices: Vec<Choice<T>>,
+    choices: Vec<AnswerChoice<T>>,
     #[serde(default)]
-    usage: Option<Usage>,
+    usage: Option<TokenUsage>,
     #[serde(default)]
     error: Option<serde_json::Value>,
-    /// llama.cpp.
+    /// Sent by llama.cpp only.
     #[serde(default)]
     timings: Option<LlamaTimings>,
-    /// Ollama's own endpoints.
+    /// Sent by Ollama's own endpoints only, as are the fields below.
     #[serde(default)]
     message: Option<Delta<T>>,
     #[serde(default)]
@@ -154,8 +153,8 @@ struct Wire<T: Text> {
 }
 
 #[derive(Deserialize)]
-#[serde(bound = "T: Text")]
-struct Choice<T: Text> {
+#[serde(bound = "T: AnswerText")]
+struct AnswerChoice<T: AnswerText> {
     #[serde(default)]
     text: T,
     #[serde(default)]
@@ -163,12 +162,12 @@ struct Choice<T: Text> {
     #[serde(default)]
     message: Option<Delta<T>>,
     #[serde(default)]
-    finish_reason: Measured,
+    finish_reason: MeasuredText,
 }
 
 #[derive(Deserialize)]
-#[serde(bound = "T: Text")]
-struct Delta<T: Text> {
+#[serde(bound = "T: AnswerText")]
+struct Delta<T: AnswerText> {
     #[serde(default)]
     content: T,
     /// What the model thought, under either name. Some versions of vLLM send both, with the same text.
@@ -181,15 +180,15 @@ struct Delta<T: Text> {
 }
 
 #[derive(Deserialize)]
-#[serde(bound = "T: Text")]
-struct ToolCall<T: Text> {
+#[serde(bound = "T: AnswerText")]
+struct ToolCall<T: AnswerText> {
     #[serde(default)]
     function: Option<Function<T>>,
 }
 
 #[derive(Deserialize)]
-#[serde(bound = "T: Text")]
-struct Function<T: Text> {
+#[serde(bound = "T: AnswerText")]
+struct Function<T: AnswerText> {
     #[serde(default)]
     name: T,
     #[serde(default)]
@@ -205,8 +204,8 @@ struct LlamaTimings {
     predicted_ms: Option<f64>,
 }
 
-impl<T: Text> Delta<T> {
-    fn add_to(&self, answer: &mut Answer) {
+impl<T: AnswerText> Delta<T> {
+    fn add_to(&self, answer: &mut AnswerPart) {
         self.content.add_to(answer);
         if self.reasoning.is_empty() {
             self.reasoning_content.add_to(answer);
@@ -225,16 +224,16 @@ impl<T: Text> Delta<T> {
     }
 }
 
-impl<T: Text> Wire<T> {
-    fn into_answer(self) -> Answer {
-        let mut answer = Answer {
+impl<T: AnswerText> Wire<T> {
+    fn into_answer(self) -> AnswerPart {
+        let mut answer = AnswerPart {
             usage: self.usage,
             finish: self.done,
             error: self.error.map(|error| match error.get("message") {
                 Some(serde_json::Value::String(message)) => message.clone(),
                 _ => error.to_string(),
             }),
-            ..Answer::default()
+            ..AnswerPart::default()
         };
         for choice in &self.choices {
             choice.text.add_to(&mut answer);
@@ -274,7 +273,7 @@ impl<T: Text> Wire<T> {
         if answer.usage.is_none()
             && let (Some(prompt), Some(output)) = (self.prompt_eval_count, self.eval_count)
         {
-            answer.usage = Some(Usage {
+            answer.usage = Some(TokenUsage {
                 prompt_tokens: prompt,
                 completion_tokens: output,
                 total_tokens: None,
@@ -288,12 +287,12 @@ impl<T: Text> Wire<T> {
 mod tests {
     use super::*;
 
-    fn read_answer(text: &str) -> Answer {
-        let measured = Answer::read(text.as_bytes(), false).unwrap();
-        let kept = Answer::read(text.as_bytes(), true).unwrap();
+    fn read_answer(text: &str) -> AnswerPart {
+        let measured = AnswerPart::read(text.as_bytes(), false).unwrap();
+        let kept = AnswerPart::read(text.as_bytes(), true).unwrap();
         assert_eq!(kept.text.len(), kept.text_bytes);
         assert_eq!(
-            Answer {
+            AnswerPart {
                 text: String::new(),
                 ..kept.clone()
             },
@@ -353,6 +352,6 @@ mod tests {
     fn an_error_inside_of_a_stream_is_no_text() {
         let error = read_answer(r#"{"error":{"message":"out of memory","code":500}}"#);
         assert_eq!(error.error.as_deref(), Some("out of memory"));
-        assert!(Answer::read(b"{\"choices\":[", false).is_err());
+        assert!(AnswerPart::read(b"{\"choices\":[", false).is_err());
     }
 }

@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{endpoint::Api, prompt::Prompt};
 
-/// What a server understands beyond the common fields, found by asking it.
+/// Optional fields that a server accepts, learned by asking it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dialect {
-    /// `stream_options.include_usage`.
+    /// `stream_options.include_usage`: token counts at the end.
     pub usage: bool,
     /// `stream_options.continuous_usage_stats`: tokens with every event.
     pub continuous_usage: bool,
@@ -44,7 +44,7 @@ impl Dialect {
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct ChatMessage {
     /// Whether the model said it.
     pub is_answer: bool,
     pub text: String,
@@ -52,20 +52,19 @@ pub struct Message {
 
 /// What all requests of a load have in common.
 #[derive(Clone, Debug)]
-pub struct Template {
+pub struct RequestTemplate {
     pub api: Api,
     pub model: String,
-    /// Whether answers stream.
     pub stream: bool,
-    /// What the server understands.
+    /// Optional fields that the server accepts.
     pub dialect: Dialect,
     /// Fields of the user's own, which win over ours.
     pub extra: Map<String, Value>,
 }
 
-impl Template {
+impl RequestTemplate {
     /// A request. Text of a conversation stands before its prompt.
-    pub fn body(&self, prompt: &Prompt, max_tokens: u64, history: &[Message]) -> Bytes {
+    pub fn body(&self, prompt: &Prompt, max_tokens: u64, history: &[ChatMessage]) -> Bytes {
         let mut fields = Map::new();
         fields.insert("model".to_owned(), json!(self.model));
         fields.insert("max_tokens".to_owned(), json!(max_tokens));
@@ -83,7 +82,7 @@ impl Template {
         }
         match self.api {
             Api::Chat => {
-                let said = |message: &Message| {
+                let said = |message: &ChatMessage| {
                     let role = if message.is_answer {
                         "assistant"
                     } else {
@@ -141,8 +140,8 @@ fn prompt_text(prompt: &Prompt) -> String {
 mod tests {
     use super::*;
 
-    fn chat_template(api: Api) -> Template {
-        Template {
+    fn chat_template(api: Api) -> RequestTemplate {
+        RequestTemplate {
             api,
             model: "m".to_owned(),
             stream: true,
@@ -179,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_conversation_has_all_its_messages() {
-        let said = |is_answer, text: &str| Message {
+        let said = |is_answer, text: &str| ChatMessage {
             is_answer,
             text: text.to_owned(),
         };

@@ -7,13 +7,13 @@ use llmprof_units::Nanos;
 
 /// A start, on the monotonic clock and on the wall.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
+pub struct LoadClock {
     start: Instant,
     /// Wall time of the start, since 1970.
     pub unix_ns: Nanos,
 }
 
-impl Clock {
+impl LoadClock {
     pub fn start() -> Self {
         Self {
             start: Instant::now(),

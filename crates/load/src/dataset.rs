@@ -9,7 +9,6 @@ use crate::text_file::{self, TextFileError};
 /// One conversation: what the user says in each turn, and how long the answer to it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversation {
-    /// The turns.
     pub turns: Vec<Turn>,
 }
 
@@ -23,7 +22,7 @@ pub struct Turn {
 
 /// Why a dataset cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum DatasetError {
+pub enum PromptFileError {
     /// It cannot be read, or a line is not of the format.
     #[error(transparent)]
     File(#[from] TextFileError),
@@ -35,7 +34,7 @@ pub enum DatasetError {
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct DatasetLine {
     prompt: Option<String>,
     #[serde(alias = "output_len", alias = "max_tokens")]
     output_tokens: Option<u64>,
@@ -55,25 +54,25 @@ struct ShareGptTurn {
 }
 
 /// Reads a dataset, by its content.
-pub fn load(path: &Path) -> Result<Vec<Conversation>, DatasetError> {
-    read(&text_file::read_text(path)?)
+pub fn load(path: &Path) -> Result<Vec<Conversation>, PromptFileError> {
+    parse_conversations(&text_file::read_text(path)?)
 }
 
-/// Reads a dataset.
-pub fn read(text: &str) -> Result<Vec<Conversation>, DatasetError> {
-    let found = if text.trim_start().starts_with('[') {
+/// Parses a dataset in any supported format; conversations without turns are left out.
+pub fn parse_conversations(text: &str) -> Result<Vec<Conversation>, PromptFileError> {
+    let conversations = if text.trim_start().starts_with('[') {
         share_gpt(text)?
     } else {
         read_lines(text)?
     };
-    let found: Vec<Conversation> = found
+    let conversations: Vec<Conversation> = conversations
         .into_iter()
         .filter(|conversation| !conversation.turns.is_empty())
         .collect();
-    if found.is_empty() {
-        return Err(DatasetError::Empty);
+    if conversations.is_empty() {
+        return Err(PromptFileError::Empty);
     }
-    Ok(found)
+    Ok(conversations)
 }
 
 fn share_gpt(text: &str) -> Result<Vec<Conversation>, TextFileError> {
@@ -98,7 +97,7 @@ fn share_gpt(text: &str) -> Result<Vec<Conversation>, TextFileError> {
 }
 
 fn read_lines(text: &str) -> Result<Vec<Conversation>, TextFileError> {
-    let mut found = Vec::new();
+    let mut conversations = Vec::new();
     for (index, line) in text.lines().enumerate() {
         if line.trim().is_empty() {
             continue;
@@ -107,7 +106,8 @@ fn read_lines(text: &str) -> Result<Vec<Conversation>, TextFileError> {
             line: index + 1,
             what,
         };
-        let line: Line = serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
+        let line: DatasetLine =
+            serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
         let turns = match (line.prompt, line.turns) {
             (Some(prompt), None) => vec![Turn {
                 prompt,
@@ -122,9 +122,9 @@ fn read_lines(text: &str) -> Result<Vec<Conversation>, TextFileError> {
                 .collect(),
             _ => return Err(wrong("it needs either `prompt` or `turns`".to_owned())),
         };
-        found.push(Conversation { turns });
+        conversations.push(Conversation { turns });
     }
-    Ok(found)
+    Ok(conversations)
 }
 
 #[cfg(test)]
@@ -133,21 +133,26 @@ mod tests {
 
     #[test]
     fn lines_and_conversations() {
-        let found = read(
+        let conversations = parse_conversations(
             "{\"prompt\":\"a b\",\"output_tokens\":7}\n\n{\"turns\":[\"hello\",\"and then?\"]}\n",
         )
         .unwrap();
-        assert_eq!(found[0].turns[0].output_tokens, Some(7));
-        assert_eq!(found[1].turns.len(), 2);
-        let found = read(r#"[{"conversations":[{"from":"human","value":"q"},{"from":"gpt","value":"a"},{"from":"human","value":"r"}]},{"conversations":[]}]"#).unwrap();
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].turns[1].prompt, "r");
+        assert_eq!(conversations[0].turns[0].output_tokens, Some(7));
+        assert_eq!(conversations[1].turns.len(), 2);
+        let conversations = parse_conversations(r#"[{"conversations":[{"from":"human","value":"q"},{"from":"gpt","value":"a"},{"from":"human","value":"r"}]},{"conversations":[]}]"#).unwrap();
+        assert_eq!(conversations.len(), 1);
+        assert_eq!(conversations[0].turns[1].prompt, "r");
     }
 
     #[test]
     fn what_is_wrong_is_named() {
-        assert!(read("[]").unwrap_err().to_string().contains("no prompts"));
-        let error = read("{\"prompt\":\"a\"}\n{\"question\":\"b\"}")
+        assert!(
+            parse_conversations("[]")
+                .unwrap_err()
+                .to_string()
+                .contains("no prompts")
+        );
+        let error = parse_conversations("{\"prompt\":\"a\"}\n{\"question\":\"b\"}")
             .unwrap_err()
             .to_string();
         assert!(error.starts_with("line 2"), "{error}");

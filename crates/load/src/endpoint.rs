@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Api {
     /// `/v1/completions`: takes token ids, so prompts have exact lengths.
     Completions,
-    /// `/v1/chat/completions`.
+    /// `/v1/chat/completions`: a list of messages.
     Chat,
 }
 
@@ -62,9 +62,9 @@ impl fmt::Debug for ApiKey {
 
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// Whether TLS is spoken.
+    /// Whether the URL begins with `https`.
     pub is_tls: bool,
-    /// Name or address.
+    /// Host name or IP address, without brackets.
     pub host: String,
     pub port: u16,
     /// Path before `/v1`, without a slash at its end.
@@ -157,7 +157,7 @@ impl Endpoint {
         })
     }
 
-    /// The `Host` header.
+    /// Value of the `Host` header.
     pub fn authority(&self) -> String {
         let host = if self.host.contains(':') {
             format!("[{}]", self.host)

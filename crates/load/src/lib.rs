@@ -9,6 +9,7 @@ pub mod body;
 pub mod client;
 pub mod clock;
 pub mod dataset;
+pub mod description;
 pub mod endpoint;
 pub mod offline;
 pub mod plan;
@@ -16,7 +17,6 @@ pub mod prompt;
 pub mod results;
 pub mod server;
 pub mod sse;
-pub mod stub;
 
 pub use llmprof_record::serving as record;
 pub use llmprof_traffic::{arrivals, lengths, random, replay, slo, statistics, sweep, text_file};

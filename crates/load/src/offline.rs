@@ -6,16 +6,15 @@ use llmprof_record::serving::{
     TokenBasis,
 };
 use llmprof_units::Nanos;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::text_file::TextFileError;
 
-/// What the program wrote.
+/// A run of vLLM without a server, from the lines its program wrote.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offline {
-    /// The requests.
     pub load: LoadRecord,
-    /// vLLM's version.
     pub version: String,
     /// Times that a request lost its place and was computed again.
     pub preemptions: u64,
@@ -23,33 +22,64 @@ pub struct Offline {
     pub is_whole: bool,
 }
 
-#[derive(Deserialize)]
-struct Run {
+/// A line of `server/result.jsonl`. Times count from when all requests were due.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+pub enum OfflineLine {
+    /// The first line: what ran.
+    Run(OfflineRun),
+    /// What became of a request.
+    Request(OfflineOutcome),
+    /// The last line: how the run ended.
+    End(OfflineEnd),
+}
+
+/// The engine that ran, and when the load began.
+#[derive(Deserialize, JsonSchema)]
+pub struct OfflineRun {
+    /// Version of vLLM that ran the requests.
     vllm: String,
+    /// When all requests were due, since 1970.
     started_unix_ns: Nanos,
 }
 
-#[derive(Deserialize)]
-struct Line {
+/// What became of a request to vLLM's `LLM` class.
+#[derive(Deserialize, JsonSchema)]
+pub struct OfflineOutcome {
+    /// Its place in the load.
     index: u64,
+    /// When it was handed to the engine.
     #[serde(default)]
     sent_ns: Nanos,
+    /// When tokens came, each with the number of tokens until then.
     arrivals: Vec<(Nanos, u32)>,
+    /// When the engine said that it was finished.
+    #[serde(skip_serializing_if = "Option::is_none")]
     end_ns: Option<Nanos>,
+    /// Number of tokens in the prompt.
     prompt_tokens: u64,
+    /// Time in the queue of the engine.
+    #[serde(skip_serializing_if = "Option::is_none")]
     queue_ns: Option<Nanos>,
+    /// Time from its first step to its first token.
+    #[serde(skip_serializing_if = "Option::is_none")]
     prefill_ns: Option<Nanos>,
-    #[serde(default)]
-    preemptions: u64,
+    /// Times that it lost its place and was computed again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preemptions: Option<u64>,
+    /// Why the engine refused it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Last {
+/// The mark of a file that is whole.
+#[derive(Deserialize, JsonSchema)]
+pub struct OfflineEnd {
+    /// Whether the program came to its end.
     done: bool,
 }
 
-impl Line {
+impl OfflineOutcome {
     /// `max_tokens` is what it was asked for.
     fn into_record(self, max_tokens: u64) -> RequestRecord {
         let mut record = RequestRecord::due(self.index, Nanos(0), max_tokens);
@@ -89,23 +119,27 @@ impl Line {
 }
 
 /// Reads what the program wrote; `max_tokens` by request. A line that is cut is the last that there is.
-pub fn read(text: &str, max_tokens: impl Fn(u64) -> u64) -> Result<Offline, TextFileError> {
+pub fn parse_offline(
+    text: &str,
+    max_tokens: impl Fn(u64) -> u64,
+) -> Result<Offline, TextFileError> {
     let wrong = |line: usize, what: String| TextFileError::Line { line, what };
     let mut lines = text
         .lines()
         .enumerate()
         .map(|(index, line)| (index + 1, line));
     let first = lines.next().map_or("", |(_, line)| line);
-    let run: Run = serde_json::from_str(first).map_err(|error| wrong(1, error.to_string()))?;
+    let run: OfflineRun =
+        serde_json::from_str(first).map_err(|error| wrong(1, error.to_string()))?;
     let (mut requests, mut preemptions, mut is_whole) = (Vec::new(), 0, false);
     for (number, text) in lines {
-        if let Ok(last) = serde_json::from_str::<Last>(text) {
+        if let Ok(last) = serde_json::from_str::<OfflineEnd>(text) {
             is_whole = last.done;
             continue;
         }
-        match serde_json::from_str::<Line>(text) {
+        match serde_json::from_str::<OfflineOutcome>(text) {
             Ok(line) => {
-                preemptions = line.preemptions.saturating_add(preemptions);
+                preemptions = line.preemptions.unwrap_or(0).saturating_add(preemptions);
                 let most = max_tokens(line.index);
                 requests.push(line.into_record(most));
             }
@@ -136,7 +170,7 @@ pub fn read(text: &str, max_tokens: impl Fn(u64) -> u64) -> Result<Offline, Text
 #[cfg(test)]
 mod tests {
     use super::*;
-    use llmprof_analysis::serving::{parts, summarize};
+    use llmprof_analysis::serving::{parts, summarize_load};
 
     const TEXT: &str = concat!(
         r#"{"vllm": "0.32.0", "started_unix_ns": 1794787980000000000}"#,
@@ -151,12 +185,15 @@ mod tests {
 
     #[test]
     fn the_engines_own_times_split_a_request() {
-        let found = read(TEXT, |_| 2).unwrap();
-        assert!(found.is_whole);
-        assert_eq!((found.version.as_str(), found.preemptions), ("0.32.0", 2));
-        let summary = summarize(&found.load, &[]);
+        let offline = parse_offline(TEXT, |_| 2).unwrap();
+        assert!(offline.is_whole);
+        assert_eq!(
+            (offline.version.as_str(), offline.preemptions),
+            ("0.32.0", 2)
+        );
+        let summary = summarize_load(&offline.load, &[]);
         assert_eq!((summary.figures.completed, summary.figures.failed), (1, 1));
-        let parts = parts::split(&found.load.requests, Nanos(0), &[]);
+        let parts = parts::split_requests(&offline.load.requests, Nanos(0), &[]);
         assert_eq!(
             (parts[0].client_ns, parts[0].queue_ns, parts[0].prefill_ns),
             (Nanos(20), Nanos(300), Nanos(600))
@@ -175,9 +212,9 @@ mod tests {
             "\"failure\": \"empty\"",
             "\"preemptions\": 18446744073709551615",
         );
-        let found = read(&text, |_| 2).unwrap();
-        assert_eq!(found.preemptions, u64::MAX);
-        let summary = summarize(&found.load, &[]);
+        let offline = parse_offline(&text, |_| 2).unwrap();
+        assert_eq!(offline.preemptions, u64::MAX);
+        let summary = summarize_load(&offline.load, &[]);
         assert_eq!(
             (summary.figures.itl_ms, summary.figures.total_output_tokens),
             (None, None)
@@ -187,12 +224,12 @@ mod tests {
     #[test]
     fn what_is_cut_is_not_whole() {
         for end in 0..TEXT.len() {
-            match read(&TEXT[..end], |_| 2) {
-                Ok(found) => assert!(!found.is_whole || end + 1 == TEXT.len()),
+            match parse_offline(&TEXT[..end], |_| 2) {
+                Ok(offline) => assert!(!offline.is_whole || end + 1 == TEXT.len()),
                 Err(error) => assert!(end < TEXT.find('\n').unwrap(), "{end}: {error}"),
             }
         }
         let broken = TEXT.replace("\"arrivals\": [[", "\"arrivals\": [[\"x");
-        assert!(read(&broken, |_| 2).is_err());
+        assert!(parse_offline(&broken, |_| 2).is_err());
     }
 }

@@ -15,8 +15,8 @@ use crate::{
 
 /// Where prompts and lengths come from.
 #[derive(Clone, Debug)]
-pub enum Source {
-    /// Made up.
+pub enum LoadSource {
+    /// Prompts of generated tokens or words.
     Synthetic {
         prompt: Lengths,
         output: Lengths,
@@ -39,22 +39,22 @@ pub enum Source {
 
 /// What a prompt is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// So many tokens.
+pub enum PromptContent {
+    /// A generated prompt with this number of tokens.
     Synthetic(u64),
-    /// So many tokens, the leading ones by blocks of a trace.
+    /// A generated prompt with this number of tokens, the leading ones by blocks of a trace.
     Blocks(u64, Vec<u64>),
-    /// This text.
+    /// A prompt with exactly this text.
     Text(String),
 }
 
 /// A request before it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planned {
+pub struct PlannedRequest {
     /// When it is due; `None` where something before it decides.
     pub at: Option<Nanos>,
-    pub content: Content,
-    /// Tokens to generate.
+    pub content: PromptContent,
+    /// Number of tokens to generate.
     pub max_tokens: u64,
     /// The conversation and the turn.
     pub session: Option<(u64, u32)>,
@@ -64,8 +64,8 @@ pub struct Planned {
 
 /// All requests of a load. Turns of a conversation follow each other.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    pub requests: Vec<Planned>,
+pub struct LoadPlan {
+    pub requests: Vec<PlannedRequest>,
     /// How synthetic prompts are made.
     pub prompts: PromptSource,
     /// Requests in flight, for a closed loop.
@@ -74,10 +74,10 @@ pub struct Plan {
     pub think: Duration,
 }
 
-impl Plan {
+impl LoadPlan {
     /// Draws `count` requests (turns of conversations count each).
     pub fn draw(
-        source: &Source,
+        source: &LoadSource,
         arrivals: &Arrivals,
         prompts: PromptSource,
         count: usize,
@@ -86,7 +86,7 @@ impl Plan {
         let mut requests = Vec::with_capacity(count);
         let mut random = Random::new(prompts.seed, "lengths");
         match source {
-            Source::Synthetic {
+            LoadSource::Synthetic {
                 prompt,
                 output,
                 turns,
@@ -97,9 +97,9 @@ impl Plan {
                     }
                     let turns = (*turns).clamp(1, (count - requests.len()) as u32);
                     for turn in 0..turns {
-                        requests.push(Planned {
+                        requests.push(PlannedRequest {
                             at: None,
-                            content: Content::Synthetic(prompt.draw_tokens(&mut random)),
+                            content: PromptContent::Synthetic(prompt.draw_tokens(&mut random)),
                             max_tokens: output.draw_tokens(&mut random),
                             session: (turns > 1).then_some((session, turn)),
                             has_next: turn + 1 < turns,
@@ -107,22 +107,25 @@ impl Plan {
                     }
                 }
             }
-            Source::Trace {
+            LoadSource::Trace {
                 requests: traced,
                 speedup,
             } => {
                 for request in traced.iter().take(count) {
-                    requests.push(Planned {
+                    requests.push(PlannedRequest {
                         at: matches!(arrivals, Arrivals::Recorded)
                             .then(|| Nanos((request.at_ns.0 as f64 / speedup) as i64)),
-                        content: Content::Blocks(request.prompt_tokens, request.blocks.clone()),
+                        content: PromptContent::Blocks(
+                            request.prompt_tokens,
+                            request.blocks.clone(),
+                        ),
                         max_tokens: request.output_tokens,
                         session: None,
                         has_next: false,
                     });
                 }
             }
-            Source::Dataset {
+            LoadSource::Dataset {
                 conversations,
                 output,
             } => {
@@ -138,9 +141,9 @@ impl Plan {
                     let turns = conversation.turns.len().min(count - requests.len());
                     for (turn, asked) in conversation.turns.iter().take(turns).enumerate() {
                         let drawn = output.draw_tokens(&mut random);
-                        requests.push(Planned {
+                        requests.push(PlannedRequest {
                             at: None,
-                            content: Content::Text(asked.prompt.clone()),
+                            content: PromptContent::Text(asked.prompt.clone()),
                             max_tokens: asked.output_tokens.unwrap_or(drawn),
                             session: (turns > 1).then_some((session as u64, turn as u32)),
                             has_next: turn + 1 < turns,
@@ -173,11 +176,11 @@ impl Plan {
     /// The prompt of a request.
     pub fn prompt(&self, index: usize) -> Prompt {
         match &self.requests[index].content {
-            Content::Synthetic(tokens) => self.prompts.prompt(index as u64, *tokens),
-            Content::Blocks(tokens, blocks) => {
+            PromptContent::Synthetic(tokens) => self.prompts.prompt(index as u64, *tokens),
+            PromptContent::Blocks(tokens, blocks) => {
                 self.prompts.of_blocks(index as u64, *tokens, blocks)
             }
-            Content::Text(text) => Prompt::Text(text.clone()),
+            PromptContent::Text(text) => Prompt::Text(text.clone()),
         }
     }
 }
@@ -193,13 +196,13 @@ mod tests {
         seed: 1,
     };
 
-    fn synthetic(turns: u32, arrivals: &Arrivals, count: usize) -> Plan {
-        let source = Source::Synthetic {
+    fn synthetic(turns: u32, arrivals: &Arrivals, count: usize) -> LoadPlan {
+        let source = LoadSource::Synthetic {
             prompt: Lengths::Uniform { least: 4, most: 8 },
             output: Lengths::Fixed { tokens: 3 },
             turns,
         };
-        Plan::draw(&source, arrivals, PROMPTS, count, Duration::ZERO)
+        LoadPlan::draw(&source, arrivals, PROMPTS, count, Duration::ZERO)
     }
 
     #[test]
@@ -228,11 +231,11 @@ mod tests {
             output_tokens: 9,
             blocks: vec![1, 2],
         };
-        let source = Source::Trace {
+        let source = LoadSource::Trace {
             requests: Arc::new(vec![traced]),
             speedup: 2.0,
         };
-        let plan = Plan::draw(&source, &Arrivals::Recorded, PROMPTS, 10, Duration::ZERO);
+        let plan = LoadPlan::draw(&source, &Arrivals::Recorded, PROMPTS, 10, Duration::ZERO);
         assert_eq!(plan.requests.len(), 1);
         assert_eq!(plan.requests[0].at, Some(Nanos(1_000)));
         let Prompt::Tokens(ids) = plan.prompt(0) else {

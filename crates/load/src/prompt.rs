@@ -19,7 +19,7 @@ pub enum Prompt {
 pub struct PromptSource {
     /// Whether prompts are token ids.
     pub as_tokens: bool,
-    /// Ids are below this.
+    /// Number of token ids; ids are below it.
     pub vocabulary: u64,
     /// Tokens that all prompts begin with.
     pub shared_prefix: u64,

@@ -11,7 +11,7 @@ pub const EVENT_MAX_BYTES: usize = 16 << 20;
 
 /// One event of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event<'a> {
+pub struct StreamEvent<'a> {
     /// Its data; several `data:` lines are joined by line feeds.
     pub data: &'a [u8],
     /// When the last byte of its data arrived.
@@ -42,7 +42,7 @@ pub struct Splitter {
 
 impl Splitter {
     /// Takes what arrived at `at`, and hands every event that is complete to `sink`.
-    pub fn push(&mut self, mut bytes: &[u8], at: Nanos, mut sink: impl FnMut(Event<'_>)) {
+    pub fn push(&mut self, mut bytes: &[u8], at: Nanos, mut sink: impl FnMut(StreamEvent<'_>)) {
         if self.is_too_long {
             return;
         }
@@ -87,7 +87,7 @@ impl Splitter {
     }
 
     /// Ends the stream: data without a blank line is handed over as cut.
-    pub fn finish(&mut self, mut sink: impl FnMut(Event<'_>)) {
+    pub fn finish(&mut self, mut sink: impl FnMut(StreamEvent<'_>)) {
         if !self.line.is_empty() {
             let line = std::mem::take(&mut self.line);
             self.take_line(&line, self.line_at, &mut sink);
@@ -105,9 +105,9 @@ impl Splitter {
         (self.data_at, self.is_too_long) = (None, true);
     }
 
-    fn hand_over(&mut self, is_cut: bool, sink: &mut impl FnMut(Event<'_>)) {
+    fn hand_over(&mut self, is_cut: bool, sink: &mut impl FnMut(StreamEvent<'_>)) {
         if let Some(at) = self.data_at.take() {
-            sink(Event {
+            sink(StreamEvent {
                 data: &self.data,
                 at,
                 is_cut,
@@ -121,7 +121,7 @@ impl Splitter {
         self.foreign_lines
     }
 
-    fn take_line(&mut self, line: &[u8], at: Nanos, sink: &mut impl FnMut(Event<'_>)) {
+    fn take_line(&mut self, line: &[u8], at: Nanos, sink: &mut impl FnMut(StreamEvent<'_>)) {
         if line.is_empty() {
             self.hand_over(false, sink);
             return;
@@ -158,7 +158,7 @@ mod tests {
     fn split_pieces(pieces: &[(&[u8], i64)]) -> (Vec<(String, i64, bool)>, u64) {
         let mut splitter = Splitter::default();
         let mut events = Vec::new();
-        let mut keep = |event: Event<'_>| {
+        let mut keep = |event: StreamEvent<'_>| {
             let text = String::from_utf8_lossy(event.data).into_owned();
             events.push((text, event.at.0, event.is_cut));
         };

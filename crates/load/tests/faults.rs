@@ -5,22 +5,22 @@ use crate::support;
 
 use std::time::{Duration, Instant};
 
-use llmprof_analysis::serving::{load_issues, summarize};
+use llmprof_analysis::serving::{load_issues, summarize_load};
 use llmprof_load::{
     arrivals::Arrivals,
     body::Dialect,
-    client::{ProbeError, drive, probe},
+    client::{ProbeError, drive_load, probe_server},
     prompt::Prompt,
     record::{FailureKind, RequestRecord, TokenBasis},
-    stub::{Behaviour, Fault, Stub},
 };
 use llmprof_record::issue::IssueCode;
+use llmprof_stub::{Behaviour, RequestFault, Stub};
 use support::{chat, load, run};
 
 const CLOSED: Arrivals = Arrivals::Closed { concurrency: 1 };
 
 /// Three requests, one after the other; the second one meets the fault.
-fn second(fault: Fault) -> (RequestRecord, Vec<RequestRecord>) {
+fn second(fault: RequestFault) -> (RequestRecord, Vec<RequestRecord>) {
     second_of(Behaviour {
         faults: vec![(1, fault)],
         ..Behaviour::default()
@@ -36,7 +36,7 @@ fn second_of(behaviour: Behaviour) -> (RequestRecord, Vec<RequestRecord>) {
     (requests.remove(1), requests)
 }
 
-fn assert_failure(fault: Fault, kind: FailureKind, words: &str) {
+fn assert_failure(fault: RequestFault, kind: FailureKind, words: &str) {
     let (failed, others) = second(fault);
     let failure = failed.failure.as_ref().expect("it fails");
     assert_eq!(failure.kind, kind, "{fault:?}: {}", failure.message);
@@ -54,40 +54,52 @@ fn assert_failure(fault: Fault, kind: FailureKind, words: &str) {
 #[test]
 fn refusals_by_status() {
     assert_failure(
-        Fault::Status(429),
+        RequestFault::Status(429),
         FailureKind::TooManyRequests,
         "refused by the stub",
     );
-    assert_failure(Fault::Status(500), FailureKind::ServerError, "HTTP 500");
-    assert_failure(Fault::Status(404), FailureKind::ClientError, "HTTP 404");
+    assert_failure(
+        RequestFault::Status(500),
+        FailureKind::ServerError,
+        "HTTP 500",
+    );
+    assert_failure(
+        RequestFault::Status(404),
+        FailureKind::ClientError,
+        "HTTP 404",
+    );
 }
 
 #[test]
 fn connections_that_break() {
-    assert_failure(Fault::DieAfter(3), FailureKind::Disconnected, "");
-    assert_failure(Fault::ResetAfter(3), FailureKind::Reset, "reset");
-    assert_failure(Fault::ResetAfter(0), FailureKind::Reset, "");
+    assert_failure(RequestFault::DieAfter(3), FailureKind::Disconnected, "");
+    assert_failure(RequestFault::ResetAfter(3), FailureKind::Reset, "reset");
+    assert_failure(RequestFault::ResetAfter(0), FailureKind::Reset, "");
 }
 
 #[test]
 fn silence_ends_at_the_time_limit() {
     let started = Instant::now();
-    assert_failure(Fault::StallAfter(3), FailureKind::Timeout, "600ms");
-    assert_failure(Fault::HalfOpen, FailureKind::Timeout, "600ms");
+    assert_failure(RequestFault::StallAfter(3), FailureKind::Timeout, "600ms");
+    assert_failure(RequestFault::HalfOpen, FailureKind::Timeout, "600ms");
     assert!(started.elapsed() < Duration::from_secs(10));
 }
 
 #[test]
 fn what_is_not_of_the_protocol() {
-    assert_failure(Fault::BadEvent, FailureKind::Malformed, "no JSON");
-    assert_failure(Fault::Html, FailureKind::Malformed, "event stream");
-    assert_failure(Fault::NotHttp, FailureKind::Malformed, "");
-    assert_failure(Fault::ErrorEvent, FailureKind::ServerError, "engine died");
+    assert_failure(RequestFault::BadEvent, FailureKind::Malformed, "no JSON");
+    assert_failure(RequestFault::Html, FailureKind::Malformed, "event stream");
+    assert_failure(RequestFault::NotHttp, FailureKind::Malformed, "");
+    assert_failure(
+        RequestFault::ErrorEvent,
+        FailureKind::ServerError,
+        "engine died",
+    );
 }
 
 #[test]
 fn an_answer_is_done_though_its_connection_stays_open() {
-    let (request, _) = second(Fault::OpenAfterDone);
+    let (request, _) = second(RequestFault::OpenAfterDone);
     assert_eq!(request.failure, None);
     assert_eq!(request.output_tokens, Some(6));
     assert_eq!(request.arrivals.len(), 6);
@@ -95,7 +107,7 @@ fn an_answer_is_done_though_its_connection_stays_open() {
     assert!(request.end_ns >= last, "{request:?}");
     // Its connection is given up: the next request needs a new one.
     let stub = Stub::start(Behaviour {
-        faults: vec![(0, Fault::OpenAfterDone)],
+        faults: vec![(0, RequestFault::OpenAfterDone)],
         ..Behaviour::default()
     })
     .unwrap();
@@ -113,7 +125,7 @@ fn an_answer_is_done_though_its_connection_stays_open() {
 #[test]
 fn the_probe_is_done_though_its_connection_stays_open() {
     let stub = Stub::start(Behaviour {
-        faults: vec![(0, Fault::OpenAfterDone)],
+        faults: vec![(0, RequestFault::OpenAfterDone)],
         ..Behaviour::default()
     })
     .unwrap();
@@ -121,8 +133,8 @@ fn the_probe_is_done_though_its_connection_stays_open() {
     let prompt = Prompt::Tokens(vec![1000]);
     let limit = Duration::from_mins(1);
     let started = Instant::now();
-    let found = probe(&asked.endpoint, &asked.template, &prompt, true, limit).unwrap();
-    assert_eq!(found.dialect, Dialect::all(true)[0]);
+    let probed = probe_server(&asked.endpoint, &asked.template, &prompt, true, limit).unwrap();
+    assert_eq!(probed.dialect, Dialect::all(true)[0]);
     assert!(started.elapsed() < limit / 2);
     // Its connection is given up.
     let record = run(&load(&stub.url(), &CLOSED, 2, 6));
@@ -131,7 +143,7 @@ fn the_probe_is_done_though_its_connection_stays_open() {
 
 #[test]
 fn a_program_of_another_protocol_is_told_from_no_program() {
-    for fault in [Fault::NotHttp, Fault::ResetAfter(0)] {
+    for fault in [RequestFault::NotHttp, RequestFault::ResetAfter(0)] {
         let stub = Stub::start(Behaviour {
             faults: vec![(0, fault)],
             ..Behaviour::default()
@@ -140,7 +152,8 @@ fn a_program_of_another_protocol_is_told_from_no_program() {
         let asked = load(&stub.url(), &CLOSED, 1, 1);
         let prompt = Prompt::Tokens(vec![1000]);
         let limit = Duration::from_mins(1);
-        let error = probe(&asked.endpoint, &asked.template, &prompt, true, limit).unwrap_err();
+        let error =
+            probe_server(&asked.endpoint, &asked.template, &prompt, true, limit).unwrap_err();
         assert!(
             matches!(error, ProbeError::Garbled { .. }),
             "{fault:?}: {error}"
@@ -150,14 +163,14 @@ fn a_program_of_another_protocol_is_told_from_no_program() {
 
 #[test]
 fn a_head_that_comes_in_pieces_is_waited_for() {
-    let (request, _) = second(Fault::SlowHead(Duration::from_millis(3)));
+    let (request, _) = second(RequestFault::SlowHead(Duration::from_millis(3)));
     assert_eq!(request.failure, None);
     assert_eq!(request.output_tokens, Some(6));
     // 16 bytes at a time of more than 80.
     let waited = request.headers_ns.unwrap() - request.sent_ns.unwrap();
     assert!(waited.millis() >= 15.0, "{waited}");
     assert_failure(
-        Fault::SlowHead(Duration::from_secs(5)),
+        RequestFault::SlowHead(Duration::from_secs(5)),
         FailureKind::Timeout,
         "600ms",
     );
@@ -166,12 +179,12 @@ fn a_head_that_comes_in_pieces_is_waited_for() {
 #[test]
 fn a_server_that_stops_answering_is_told_with_the_time() {
     let stub = Stub::start(Behaviour {
-        faults: vec![(20, Fault::Stop)],
+        faults: vec![(20, RequestFault::Stop)],
         ..Behaviour::default()
     })
     .unwrap();
     let record = run(&load(&stub.url(), &CLOSED, 60, 4));
-    let summary = summarize(&record, &[]);
+    let summary = summarize_load(&record, &[]);
     let stopped = summary.server_stopped_s;
     let stopped = stopped.expect("nothing was answered after it");
     assert_eq!(
@@ -181,7 +194,7 @@ fn a_server_that_stops_answering_is_told_with_the_time() {
     for request in record.requests.iter().filter(|r| r.is_complete()) {
         assert!(request.end_ns.seconds() <= stopped, "{request:?}");
     }
-    let codes: Vec<IssueCode> = load_issues(&record, &summary, None)
+    let codes: Vec<IssueCode> = load_issues(&record, &summary, None, &[])
         .into_iter()
         .map(|issue| issue.code)
         .collect();
@@ -199,7 +212,7 @@ fn a_server_that_restarts_is_found_again() {
     let asked = load(&url, &arrivals, 6000, 4);
     let (mut first, mut second) = (Some(first), None::<Stub>);
     let mut ended_before = 0;
-    let record = drive(&asked, |_, progress| match (&first, &second) {
+    let record = drive_load(&asked, |_, progress| match (&first, &second) {
         (Some(stub), _) => {
             if stub.served().len() >= ANSWERS {
                 first = None;
@@ -239,7 +252,7 @@ fn a_server_that_restarts_is_found_again() {
     });
     let last_failed = last_failed.map(|r| r.end_ns).max().unwrap();
     assert!(complete.clone().any(|r| r.end_ns > last_failed));
-    let summary = summarize(&record, &[]);
+    let summary = summarize_load(&record, &[]);
     assert_eq!(summary.server_stopped_s, None);
     assert_eq!(summary.figures.completed, complete.count() as u64);
 }
@@ -254,7 +267,7 @@ fn a_server_that_is_not_there() {
     for request in &record.requests {
         assert_eq!(request.failure.as_ref().unwrap().kind, FailureKind::Connect);
     }
-    let summary = summarize(&record, &[]);
+    let summary = summarize_load(&record, &[]);
     assert_eq!((summary.figures.completed, summary.figures.failed), (0, 2));
     assert_eq!(summary.figures.ttft_ms, None);
 }
@@ -262,9 +275,9 @@ fn a_server_that_is_not_there() {
 #[test]
 fn usage_that_contradicts_itself_is_not_believed() {
     for (fault, words) in [
-        (Fault::UsageZero, "no tokens"),
-        (Fault::UsageTooMany, "at most 6"),
-        (Fault::UsageFalls, "fell"),
+        (RequestFault::UsageZero, "no tokens"),
+        (RequestFault::UsageTooMany, "at most 6"),
+        (RequestFault::UsageFalls, "fell"),
     ] {
         let (request, _) = second(fault);
         assert_eq!(request.failure, None);
@@ -279,7 +292,7 @@ fn usage_that_contradicts_itself_is_not_believed() {
 fn tokens_that_are_held_back_tell_no_pace() {
     let (request, _) = second_of(Behaviour {
         step: Duration::from_millis(5),
-        faults: vec![(1, Fault::HeldBack)],
+        faults: vec![(1, RequestFault::HeldBack)],
         ..Behaviour::default()
     });
     assert_eq!(request.output_tokens, Some(6));
@@ -290,12 +303,12 @@ fn tokens_that_are_held_back_tell_no_pace() {
 
 #[test]
 fn slow_reading_and_pauses_are_latency() {
-    let (request, others) = second(Fault::SlowReader(Duration::from_millis(120)));
+    let (request, others) = second(RequestFault::SlowReader(Duration::from_millis(120)));
     assert!(request.ttft_ns().unwrap().0 >= 120_000_000);
     assert!(others[0].ttft_ns().unwrap().0 < 120_000_000);
     // A busy machine may see the first token late, and then the gap is shorter: not always.
     let is_seen = (0..5).any(|_| {
-        let (request, _) = second(Fault::Pause(Duration::from_millis(150)));
+        let (request, _) = second(RequestFault::Pause(Duration::from_millis(150)));
         assert!(request.e2e_ns().unwrap().0 >= 150_000_000);
         request.gaps_ns().max().unwrap() >= 150_000_000
             && request.ttft_ns().unwrap().0 < 150_000_000
@@ -351,9 +364,9 @@ fn several_tokens_an_event_and_late_blank_lines() {
     // A reader that takes an event for complete only when the next one begins would time the last two alike, with no gap between
     // them.
     assert!(longest >= 10_000_000, "{longest}");
-    let summary = summarize(&record, &[]);
+    let summary = summarize_load(&record, &[]);
     assert!(
-        load_issues(&record, &summary, None)
+        load_issues(&record, &summary, None, &[])
             .iter()
             .any(|i| i.code.as_str() == "bench.tokens_together")
     );
@@ -368,12 +381,12 @@ fn a_server_without_usage_counts_by_tokenizer_or_not_at_all() {
     .unwrap();
     let mut load = load(&stub.url(), &CLOSED, 3, 6);
     let record = run(&load);
-    let summary = summarize(&record, &[]);
+    let summary = summarize_load(&record, &[]);
     assert_eq!(summary.figures.total_output_tokens, None);
     assert_eq!(summary.figures.tpot_ms, None);
     assert_eq!(summary.figures.completed, 3);
     assert!(
-        load_issues(&record, &summary, None)
+        load_issues(&record, &summary, None, &[])
             .iter()
             .any(|i| i.code.as_str() == "bench.tokens_unknown")
     );
@@ -383,7 +396,7 @@ fn a_server_without_usage_counts_by_tokenizer_or_not_at_all() {
     let record = run(&load);
     assert_eq!(record.requests[0].token_basis, TokenBasis::Tokenizer);
     assert_eq!(
-        summarize(&record, &[]).figures.total_output_tokens,
+        summarize_load(&record, &[]).figures.total_output_tokens,
         Some(18)
     );
 }

@@ -81,6 +81,6 @@ fn certificates_are_checked() {
         assert_eq!(request.output_tokens, Some(1));
     }
     std::fs::write(file.path(), "nothing").unwrap();
-    let error = llmprof_load::client::drive(&asked, |_, _| true).unwrap_err();
+    let error = llmprof_load::client::drive_load(&asked, |_, _| true).unwrap_err();
     assert!(error.contains("cannot read certificates"), "{error}");
 }

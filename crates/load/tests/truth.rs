@@ -5,13 +5,13 @@ use crate::support;
 
 use std::{sync::Arc, time::Duration};
 
-use llmprof_analysis::serving::{LatencyPart, parts, summarize};
+use llmprof_analysis::serving::{LatencyPart, parts, summarize_load};
 use llmprof_load::{
     arrivals::Arrivals,
     body::Dialect,
-    client::{drive, probe},
+    client::{drive_load, probe_server},
     lengths::Lengths,
-    plan::{Plan, Source},
+    plan::{LoadPlan, LoadSource},
     prompt::{Prompt, PromptSource},
     record::{FailureKind, ServerFamily},
     results,
@@ -22,9 +22,9 @@ use llmprof_load::{
         window::Window,
     },
     slo::{Slo, all_met},
-    stub::{Behaviour, Stub},
-    sweep::{Bounds, search_rate},
+    sweep::{RateBounds, search_rate},
 };
+use llmprof_stub::{Behaviour, Stub};
 use llmprof_units::Nanos;
 use support::{PROMPTS, load, run};
 
@@ -47,7 +47,7 @@ fn latencies_are_the_stubs() {
         40,
         9,
     ));
-    let summary = summarize(&record, &[]);
+    let summary = summarize_load(&record, &[]);
     assert_eq!((summary.figures.completed, summary.figures.failed), (40, 0));
     assert_eq!(summary.figures.total_output_tokens, Some(360));
     assert_eq!(summary.figures.total_input_tokens, Some(640));
@@ -91,7 +91,7 @@ fn a_closed_loop_keeps_its_concurrency() {
     .unwrap();
     let mut asked = load(&stub.url(), &Arrivals::Closed { concurrency: 4 }, 40, 2);
     asked.workers = 2;
-    let summary = summarize(&run(&asked), &[]);
+    let summary = summarize_load(&run(&asked), &[]);
     assert_eq!(summary.figures.completed, 40);
     assert_eq!(summary.concurrency.max, 4);
     assert!(summary.concurrency.mean > 3.0);
@@ -106,7 +106,7 @@ fn conversations_take_turns_and_carry_what_was_said() {
     ] {
         let stub = Stub::start(Behaviour::default()).unwrap();
         let mut asked = load(&stub.url(), &arrivals, 1, 4);
-        let source = Source::Synthetic {
+        let source = LoadSource::Synthetic {
             prompt: Lengths::Fixed { tokens: 5 },
             output: Lengths::Fixed { tokens: 4 },
             turns: 3,
@@ -115,7 +115,7 @@ fn conversations_take_turns_and_carry_what_was_said() {
             as_tokens: false,
             ..PROMPTS
         };
-        asked.plan = Arc::new(Plan::draw(
+        asked.plan = Arc::new(LoadPlan::draw(
             &source,
             &arrivals,
             prompts,
@@ -147,7 +147,7 @@ fn a_load_can_be_stopped() {
         Arrivals::Closed { concurrency: 3 },
         Arrivals::Constant { rate: 10.0 },
     ] {
-        let record = drive(&load(&stub.url(), &arrivals, 1000, 2), |_, progress| {
+        let record = drive_load(&load(&stub.url(), &arrivals, 1000, 2), |_, progress| {
             progress.in_flight < 3
         })
         .unwrap();
@@ -176,13 +176,13 @@ fn what_waits_when_a_load_is_stopped_is_not_sent() {
     let mut asked = load(&stub.url(), &Arrivals::Constant { rate: 1e6 }, 20_000, 1);
     asked.max_concurrency = Some(1);
     let started = std::time::Instant::now();
-    let record = drive(&asked, |_, _| false).unwrap();
+    let record = drive_load(&asked, |_, _| false).unwrap();
     assert!(started.elapsed() < Duration::from_secs(10));
     let sent = record.requests.iter().filter(|r| r.sent_ns.is_some());
     assert!(sent.count() < 10);
     assert!(stub.served().len() < 10);
 
-    let source = Source::Synthetic {
+    let source = LoadSource::Synthetic {
         prompt: Lengths::Fixed { tokens: 5 },
         output: Lengths::Fixed { tokens: 1 },
         turns: 2,
@@ -193,9 +193,9 @@ fn what_waits_when_a_load_is_stopped_is_not_sent() {
     ] {
         let mut asked = load(&stub.url(), &arrivals, 1, 1);
         let think = Duration::from_hours(1);
-        asked.plan = Arc::new(Plan::draw(&source, &arrivals, PROMPTS, 4, think));
+        asked.plan = Arc::new(LoadPlan::draw(&source, &arrivals, PROMPTS, 4, think));
         let started = std::time::Instant::now();
-        let record = drive(&asked, |_, progress| progress.ended < 2).unwrap();
+        let record = drive_load(&asked, |_, progress| progress.ended < 2).unwrap();
         assert!(started.elapsed() < Duration::from_secs(10), "{arrivals:?}");
         assert_eq!(record.requests.len(), 2, "{arrivals:?}");
         assert!(record.requests.iter().all(|r| r.failure.is_none()));
@@ -224,8 +224,8 @@ fn the_probe_finds_model_and_dialect() {
         asked.template.model = String::new();
         let prompt = Prompt::Tokens(vec![1000]);
         let limit = Duration::from_secs(5);
-        let found = probe(&asked.endpoint, &asked.template, &prompt, true, limit).unwrap();
-        assert_eq!((found.model.as_str(), found.dialect), ("stub", expected));
+        let probed = probe_server(&asked.endpoint, &asked.template, &prompt, true, limit).unwrap();
+        assert_eq!((probed.model.as_str(), probed.dialect), ("stub", expected));
     }
     let gone = load(
         "http://127.0.0.1:9",
@@ -234,7 +234,7 @@ fn the_probe_finds_model_and_dialect() {
         1,
     );
     let prompt = Prompt::Tokens(vec![1000]);
-    let error = probe(
+    let error = probe_server(
         &gone.endpoint,
         &gone.template,
         &prompt,
@@ -289,18 +289,18 @@ fn the_servers_histograms_split_the_mean_request() {
     assert!((queue.mean.unwrap() - truth).abs() < 1e-3);
     assert_eq!(said.output_tokens, Some(36.0));
 
-    let summary = summarize(&record, &[]);
-    let each = parts::split(&record.requests, record.started_unix_ns, &[]);
+    let summary = summarize_load(&record, &[]);
+    let each = parts::split_requests(&record.requests, record.started_unix_ns, &[]);
     for (parts, request) in each.iter().zip(&record.requests) {
         assert_eq!(parts.sum_ns(), request.e2e_ns().unwrap());
     }
-    let mean = parts::mean(&each, &record, Some(&said)).unwrap();
+    let mean = parts::mean_parts(&each, &record, Some(&said)).unwrap();
     let sum: f64 = mean.parts.iter().map(|part| part.mean_ms).sum();
     assert!((sum - summary.figures.e2e_ms.unwrap().mean).abs() < 1e-6);
     assert!((mean.ms(LatencyPart::Queueing) - truth).abs() < 1e-3);
     assert!(mean.ms(LatencyPart::Prefill) >= 20.0);
     // Without the server nothing is split, and that is said.
-    let alone = parts::mean(&each, &record, None).unwrap();
+    let alone = parts::mean_parts(&each, &record, None).unwrap();
     assert!(
         alone
             .parts
@@ -325,7 +325,7 @@ fn timings_of_the_server_split_single_requests() {
         4,
         3,
     ));
-    for parts in parts::split(&record.requests, record.started_unix_ns, &[]) {
+    for parts in parts::split_requests(&record.requests, record.started_unix_ns, &[]) {
         assert_eq!(parts.split_by, parts::SplitBy::Timings);
         assert_eq!(parts.prefill_ns, Nanos(20_000_000));
         assert_eq!(parts.unsplit_ns, Nanos(0));
@@ -342,23 +342,23 @@ fn a_sweep_finds_what_the_stub_can_do() {
     })
     .unwrap();
     let slos: Vec<Slo> = vec!["ttft:p90<120ms".parse().unwrap()];
-    let bounds = Bounds {
+    let bounds = RateBounds {
         least: 20.0,
         most: 2000.0,
         precision: 0.5,
         tries: 8,
     };
-    let found = search_rate(bounds, |rate| {
+    let search = search_rate(bounds, |rate| {
         let count = (rate * 0.8) as usize;
         let record = run(&load(&stub.url(), &Arrivals::Constant { rate }, count, 1));
-        let summary = summarize(&record, &slos);
+        let summary = summarize_load(&record, &slos);
         let is_met = all_met(&slos, &summary.figures);
         Some((summary, is_met))
     });
-    let failing = found.first_failing_rate.unwrap();
+    let failing = search.first_failing_rate.unwrap();
     assert!(failing > 80.0 / 1.5, "{failing}");
     assert!(failing <= 640.0, "{failing}");
-    let worst = found.points.last().unwrap();
+    let worst = search.points.last().unwrap();
     assert!(!worst.is_met && worst.summary.figures.goodput.unwrap() < worst.rate);
 }
 
@@ -371,9 +371,9 @@ fn results_of_vllm_are_written_as_they_are_read() {
     .unwrap();
     let arrivals = Arrivals::Poisson { rate: 200.0 };
     let record = run(&load(&stub.url(), &arrivals, 20, 4));
-    let summary = summarize(&record, &[]);
+    let summary = summarize_load(&record, &[]);
     let json = llmprof_report::vllm_bench(&record, &summary, &arrivals, "stub", "20260101-000000");
-    let read = &results::read(&json.to_string()).unwrap()[0];
+    let read = &results::parse_results(&json.to_string()).unwrap()[0];
     assert_eq!(read.tool, "vllm bench serve");
     assert_eq!(read.completed, Some(20));
     assert_eq!(read.request_rate, Some(200.0));

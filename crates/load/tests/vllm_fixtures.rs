@@ -3,18 +3,18 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use llmprof_analysis::serving::{parts, summarize};
+use llmprof_analysis::serving::{parts, summarize_load};
 use llmprof_load::{
-    answer::Answer,
+    answer::AnswerPart,
     offline,
     record::ServerFamily,
     replay, results,
     server::{
         families::{identify_server, read_window},
-        text::{Kind, Page},
+        text::{MetricKind, MetricsPage},
         window::Window,
     },
-    sse::{Event, Splitter},
+    sse::{Splitter, StreamEvent},
     statistics::Distribution,
 };
 use llmprof_units::Nanos;
@@ -38,7 +38,7 @@ fn raw(page: &str, start: &str) -> f64 {
 #[test]
 fn its_metrics_are_read_whole() {
     let text = metrics();
-    let page = Page::read(&text);
+    let page = MetricsPage::read(&text);
     let lines = text
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -46,9 +46,12 @@ fn its_metrics_are_read_whole() {
     assert_eq!(page.broken_lines, 0);
     assert_eq!(page.samples.len(), lines);
     assert_eq!(identify_server(&page), ServerFamily::Vllm);
-    assert_eq!(page.kind("vllm:generation_tokens_total"), Kind::Counter);
+    assert_eq!(
+        page.kind("vllm:generation_tokens_total"),
+        MetricKind::Counter
+    );
 
-    let window = Window::between(&Page::default(), &page);
+    let window = Window::between(&MetricsPage::default(), &page);
     let said = read_window(ServerFamily::Vllm, &window);
     let mean = |name: &str| {
         1e3 * raw(&text, &format!("vllm:{name}_sum")) / raw(&text, &format!("vllm:{name}_count"))
@@ -99,12 +102,12 @@ fn its_stream_counts_as_its_usage_says() {
         let mut tokens = Vec::new();
         let mut is_done = false;
         let mut finished = false;
-        let mut take = |event: Event<'_>| {
+        let mut take = |event: StreamEvent<'_>| {
             if event.data == b"[DONE]" {
                 is_done = true;
                 return;
             }
-            let answer = Answer::read(event.data, false).unwrap();
+            let answer = AnswerPart::read(event.data, false).unwrap();
             finished |= answer.finish;
             tokens.push((
                 event.at,
@@ -196,14 +199,14 @@ fn percentiles_of_its_benchmark_are_ours() {
 #[test]
 fn its_offline_class_splits_every_request() {
     let text = std::fs::read_to_string(fixture("offline.jsonl")).unwrap();
-    let found = offline::read(&text, |_| 4).unwrap();
-    assert!(found.is_whole);
-    assert_eq!(found.version, "0.32.0");
-    let summary = summarize(&found.load, &[]);
+    let offline = offline::parse_offline(&text, |_| 4).unwrap();
+    assert!(offline.is_whole);
+    assert_eq!(offline.version, "0.32.0");
+    let summary = summarize_load(&offline.load, &[]);
     assert_eq!((summary.figures.completed, summary.figures.failed), (2, 1));
     assert_eq!(summary.figures.total_output_tokens, Some(7));
-    let each = parts::split(&found.load.requests, Nanos(0), &[]);
-    for (parts, request) in each.iter().zip(&found.load.requests) {
+    let each = parts::split_requests(&offline.load.requests, Nanos(0), &[]);
+    for (parts, request) in each.iter().zip(&offline.load.requests) {
         assert_eq!(parts.split_by, parts::SplitBy::Timings);
         assert_eq!(Some(parts.sum_ns()), request.e2e_ns());
         // By the engine's own stamps, in the file.

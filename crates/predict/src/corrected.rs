@@ -1,7 +1,7 @@
 //! A predictor that a measured run corrects.
 
 use super::{PredictError, Predictor};
-use crate::from_run::{Corrections, Factors, MeasuredRun, fit_factors, is_matrix};
+use crate::from_run::{Corrections, Factors, MeasuredRun, PredictedStep, fit_factors, is_matrix};
 use llmprof_theory::{Step, Workload};
 
 impl Predictor<'_> {
@@ -28,16 +28,30 @@ impl Predictor<'_> {
             .map(|pass| self.kernel_group_ns(workload, &Step::first_of(&pass)))
             .fold([0.0; 2], |sum, part| [sum[0] + part[0], sum[1] + part[1]]);
         let ns = |seconds: f64| seconds * 1e9;
-        let prefill = run.prefill.map_or(Factors::NONE, |measured| {
-            let phase = &predicted.prefill;
-            let host = phase.host_ns.map(|host| ns(host.seconds()));
-            fit_factors(&measured, ns(phase.device_ns.seconds()), prefill, host)
-        });
-        let decode = run.decode_step.map_or(Factors::NONE, |measured| {
-            let groups = self.kernel_group_ns(workload, &middle);
-            let host = host.map(|host| ns(host.seconds()) / steps);
-            fit_factors(&measured, ns(device.seconds()) / steps, groups, host)
-        });
+        let prefill = match &run.prefill {
+            None => Factors::NONE,
+            Some(measured) => fit_factors(
+                measured,
+                &PredictedStep {
+                    phase: "prefill",
+                    device_ns: ns(predicted.prefill.device_ns.seconds()),
+                    groups_ns: prefill,
+                    host_ns: predicted.prefill.host_ns.map(|host| ns(host.seconds())),
+                },
+            )?,
+        };
+        let decode = match &run.decode_step {
+            None => Factors::NONE,
+            Some(measured) => fit_factors(
+                measured,
+                &PredictedStep {
+                    phase: "decode",
+                    device_ns: ns(device.seconds()) / steps,
+                    groups_ns: self.kernel_group_ns(workload, &middle),
+                    host_ns: host.map(|host| ns(host.seconds()) / steps),
+                },
+            )?,
+        };
         Ok(Corrections { prefill, decode })
     }
 
@@ -46,6 +60,13 @@ impl Predictor<'_> {
         self.steps.get_mut().clear();
         self.before.set(None);
         self.corrections = Some(corrections);
+        self
+    }
+
+    /// Without ranges: errors of such predictions were not measured.
+    #[must_use]
+    pub fn without_ranges(mut self) -> Self {
+        self.spreads = None;
         self
     }
 

@@ -43,7 +43,7 @@ pub struct KindEfficiency {
     pub few_rows_compute: Option<f64>,
     /// Share of the peak bandwidth, above 0 and at most 1.
     pub memory: f64,
-    /// Kernels of one call.
+    /// Number of kernels that one call of the operator launches.
     pub kernels: f64,
     /// Time of each kernel however small its work, in µs, in a step of one row (sequences × new tokens).
     pub kernel_us: f64,
@@ -56,7 +56,7 @@ pub struct KindEfficiency {
     pub kv_passes: f64,
     /// How the figures are known.
     pub basis: Basis,
-    /// Key of [`EfficiencyProfile::sources`].
+    /// Key in [`EfficiencyProfile::sources`] of the document or run behind the figures.
     pub source: String,
     /// Which part of the source, and what is assumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,9 +111,9 @@ pub struct GraphTimes {
 #[serde(deny_unknown_fields)]
 pub struct ProfileFigure {
     pub value: f64,
-    /// How it is known.
+    /// Whether the figure was measured, taken from a datasheet or derived.
     pub basis: Basis,
-    /// Key of [`EfficiencyProfile::sources`].
+    /// Key in [`EfficiencyProfile::sources`] of the document or run behind the figure.
     pub source: String,
     /// Which part of the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]

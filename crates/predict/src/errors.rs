@@ -12,17 +12,17 @@ const ERRORS: &str = include_str!("../data/errors.json");
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnownError {
-    /// Profile of efficiencies.
+    /// Name of the efficiency profile whose predictions were compared: `hf_eager`, `vllm`.
     pub profile: String,
     /// What was measured: GPU times, TPOT.
     pub what: String,
-    /// Times that were compared.
+    /// Number of measured times that predictions were compared with.
     pub times: usize,
-    /// Of absolute errors.
+    /// Median absolute relative error, as a share: 0.02 is 2 %.
     pub median: f64,
     /// Relative error that 90 % of the times stay below.
     pub p90: f64,
-    /// With its sign.
+    /// The relative error furthest from zero, with its sign: positive where the prediction is too long.
     pub worst: f64,
     /// Median error with its sign.
     pub bias: f64,

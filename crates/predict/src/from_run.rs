@@ -7,18 +7,19 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::predict_error::PredictError;
 use llmprof_theory::{
     Workload,
     kernels::{Kernel, KernelClass},
 };
 
-/// Factors beyond this are no correction: the run did something else.
+/// Factors beyond this are no correction: the run did something else than what is predicted.
 const FACTOR_MAX: f64 = 10.0;
 
 /// Times of one step, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredStep {
-    /// Of all kernels.
+    /// Summed time of all kernels of the step, in ns.
     pub device_ns: f64,
     /// Of those beside GEMMs and attention, where the run tells them apart.
     pub other_ns: Option<f64>,
@@ -35,10 +36,10 @@ pub struct MeasuredRun {
     pub decode_step: Option<MeasuredStep>,
 }
 
-/// Measured ÷ predicted.
+/// Measured ÷ predicted time of a run, by which other predictions of its model are multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Factors {
-    /// GEMMs and attention.
+    /// Measured ÷ predicted time of GEMMs and attention.
     pub matrix: f64,
     /// Measured ÷ predicted time of all other kernels.
     pub other: f64,
@@ -76,25 +77,40 @@ pub(super) fn is_matrix(kernel: &Kernel) -> bool {
     )
 }
 
-/// `predicted`: ns of the whole step, of its two groups, and of the host.
+/// What a step of the run is predicted to take, in ns.
+pub(super) struct PredictedStep {
+    pub(super) phase: &'static str,
+    pub(super) device_ns: f64,
+    /// GEMMs and attention, and all other kernels.
+    pub(super) groups_ns: [f64; 2],
+    pub(super) host_ns: Option<f64>,
+}
+
+/// Refuses factors that no correction has.
 pub(super) fn fit_factors(
     measured: &MeasuredStep,
-    predicted: f64,
-    [matrix, other]: [f64; 2],
-    host: Option<f64>,
-) -> Factors {
-    let ratio = |measured: f64, predicted: f64| {
-        let ratio = measured / predicted;
-        if ratio.is_finite() && ratio > 0.0 {
-            ratio.clamp(1.0 / FACTOR_MAX, FACTOR_MAX)
+    predicted: &PredictedStep,
+) -> Result<Factors, PredictError> {
+    let ratio = |measured: f64, predicted_ns: f64| {
+        let times = measured / predicted_ns;
+        if (1.0 / FACTOR_MAX..=FACTOR_MAX).contains(&times) {
+            Ok(times)
         } else {
-            1.0
+            Err(PredictError::RunTooFar {
+                times,
+                phase: predicted.phase,
+            })
         }
     };
-    let whole = ratio(measured.device_ns, predicted);
-    let (by_matrix, by_other) = match measured.other_ns {
-        Some(own) if matrix > 0.0 && other > 0.0 && own < measured.device_ns => {
-            (ratio(measured.device_ns - own, matrix), ratio(own, other))
+    let whole = ratio(measured.device_ns, predicted.device_ns)?;
+    let (matrix, other) = match (measured.other_ns, predicted.groups_ns) {
+        (Some(other_ns), [matrix, other])
+            if matrix > 0.0 && other > 0.0 && other_ns < measured.device_ns =>
+        {
+            (
+                ratio(measured.device_ns - other_ns, matrix)?,
+                ratio(other_ns, other)?,
+            )
         }
         _ => (whole, whole),
     };
@@ -102,11 +118,13 @@ pub(super) fn fit_factors(
     let waited = measured
         .wall_ns
         .filter(|wall| *wall > measured.device_ns * 1.2);
-    Factors {
-        matrix: by_matrix,
-        other: by_other,
-        host: waited
-            .zip(host)
-            .map_or(1.0, |(wall, host)| ratio(wall, host)),
-    }
+    let host = match waited.zip(predicted.host_ns) {
+        Some((wall, host)) => ratio(wall, host)?,
+        None => 1.0,
+    };
+    Ok(Factors {
+        matrix,
+        other,
+        host,
+    })
 }

@@ -8,7 +8,7 @@ use llmprof_units::{DType, stats::normal_quantile};
 
 use super::{
     routing::equal_tokens,
-    sequences::{SequenceGroup, Sequences},
+    sequences::{SequenceGroup, StepSequences},
 };
 use llmprof_theory::{
     Decoder, Model, Routing, WeightFormat, Workload,
@@ -20,16 +20,16 @@ use llmprof_theory::{
 };
 
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Style {
+pub(super) enum FusedStyle {
     /// transformers compiled: a static cache of this length, masks, keys and values repeated for each head.
     Compiled { length: f64 },
-    /// vLLM and its like.
+    /// Fused kernels of serving engines: vLLM, SGLang, TensorRT-LLM.
     Serving,
 }
 
 struct FusedStep<'s> {
     sink: &'s mut dyn FnMut(&Kernel, f64),
-    style: Style,
+    style: FusedStyle,
     groups: &'s [SequenceGroup],
     /// Sequences with one new token, and those with more.
     sides: [f64; 2],
@@ -38,18 +38,18 @@ struct FusedStep<'s> {
     /// Bytes of an activation, and of an element of the KV cache.
     size: f64,
     cached: f64,
-    weights: Weights,
+    weights: MatrixStorage,
     /// Of matrices that are never quantized: head, routers, those that a checkpoint leaves as they were.
-    plain: Weights,
+    plain: MatrixStorage,
     layers: f64,
     distinct_tokens: f64,
-    wanted: Wanted,
+    wanted: KernelSelection,
     in_group: bool,
 }
 
 /// Which kernels of a step are sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum KernelSelection {
     All,
     /// Those that run over the new tokens of all sequences at once.
     OverRows,
@@ -60,8 +60,8 @@ pub(super) enum Wanted {
 pub(super) fn lower_step(
     model: &Model,
     workload: &Workload,
-    sequences: &Sequences,
-    (style, wanted): (Style, Wanted),
+    sequences: &StepSequences,
+    (style, wanted): (FusedStyle, KernelSelection),
     sink: &mut dyn FnMut(&Kernel, f64),
 ) {
     let Some(decoder) = &model.decoder else {
@@ -77,8 +77,8 @@ pub(super) fn lower_step(
         prefill_rows: sequences.prefill_rows(),
         size: f64::from(formats.activations.bits()) / 8.0,
         cached: f64::from(formats.kv.bits()) / 8.0,
-        weights: Weights::of_format(formats.weights, formats.compute),
-        plain: Weights::of_format(WeightFormat::Plain(formats.plain), formats.plain),
+        weights: MatrixStorage::of_format(formats.weights, formats.compute),
+        plain: MatrixStorage::of_format(WeightFormat::Plain(formats.plain), formats.plain),
         layers: 1.0,
         distinct_tokens: 1.0,
         wanted,
@@ -112,14 +112,15 @@ pub(super) fn launches_per_kernel(kernel: &Kernel) -> f64 {
 
 /// What the matrices of a format take.
 #[derive(Clone, Copy)]
-struct Weights {
+struct MatrixStorage {
     /// Bytes of an element, scales included.
     size: f64,
     stored: Stored,
 }
 
-impl Weights {
+impl MatrixStorage {
     fn of_format(format: WeightFormat, compute: DType) -> Self {
+        // The side of a usual matrix: scales of rows and blocks count as they do in one.
         const SAMPLED_SIDE: u64 = 4096;
         Self {
             size: format.stored_bytes(SAMPLED_SIDE, SAMPLED_SIDE) as f64
@@ -148,9 +149,9 @@ fn busiest_rank_rows(rows: f64, ranks: f64) -> f64 {
 impl FusedStep<'_> {
     fn emit_kernel(&mut self, kernel: &Kernel) {
         let is_wanted = match self.wanted {
-            Wanted::All => true,
-            Wanted::OverRows => !self.in_group,
-            Wanted::BySequence => self.in_group,
+            KernelSelection::All => true,
+            KernelSelection::OverRows => !self.in_group,
+            KernelSelection::BySequence => self.in_group,
         };
         if is_wanted {
             (self.sink)(kernel, self.layers);
@@ -178,7 +179,7 @@ impl FusedStep<'_> {
     }
 
     fn is_serving(&self) -> bool {
-        self.style == Style::Serving
+        self.style == FusedStyle::Serving
     }
 
     fn emit_stream(&mut self, access: Access, bytes: f64, elements: f64) {
@@ -190,8 +191,8 @@ impl FusedStep<'_> {
         });
     }
 
-    fn gemm_of(&mut self, rows: f64, n: f64, k: f64, weights: Weights) {
-        let Weights { size, stored } = weights;
+    fn gemm_of(&mut self, rows: f64, n: f64, k: f64, weights: MatrixStorage) {
+        let MatrixStorage { size, stored } = weights;
         self.emit_kernel(&Kernel::Gemm {
             groups: 1.0,
             m: rows,
@@ -203,7 +204,7 @@ impl FusedStep<'_> {
         });
     }
 
-    fn weights_of(&self, linear: &Linear) -> Weights {
+    fn weights_of(&self, linear: &Linear) -> MatrixStorage {
         if linear.quantized {
             self.weights
         } else {
@@ -241,7 +242,7 @@ impl FusedStep<'_> {
         self.emit_stream(Access::Transcendental, 4.0 * elements * self.size, elements);
     }
 
-    fn lower_decoder(&mut self, decoder: &Decoder, workload: &Workload, sequences: &Sequences) {
+    fn lower_decoder(&mut self, decoder: &Decoder, workload: &Workload, sequences: &StepSequences) {
         let embedded = self.rows * decoder.embedding.width as f64;
         self.emit_stream(Access::Gather, 2.0 * embedded * self.size, embedded);
         for group in &decoder.groups {
@@ -331,8 +332,8 @@ impl FusedStep<'_> {
         group: SequenceGroup,
     ) {
         let (keys, masked) = match self.style {
-            Style::Serving => (group.cached + group.new, false),
-            Style::Compiled { length } => {
+            FusedStyle::Serving => (group.cached + group.new, false),
+            FusedStyle::Compiled { length } => {
                 (window.map_or(length, |window| length.min(window)), true)
             }
         };
@@ -547,7 +548,7 @@ impl FusedStep<'_> {
     /// Experts, rows of all of them, and experts of a token.
     fn emit_grouped(&mut self, [experts, pairs, chosen]: [f64; 3], n: f64, k: f64) {
         let tokens = self.distinct_tokens;
-        let Weights { size, stored } = self.weights;
+        let MatrixStorage { size, stored } = self.weights;
         self.emit_kernel(&Kernel::Grouped {
             experts,
             tokens,

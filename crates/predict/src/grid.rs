@@ -22,7 +22,6 @@ pub struct Grid {
     pub models: Vec<GridModel>,
     pub devices: Vec<Device>,
     pub precisions: Vec<Precision>,
-    /// Sequences that run together.
     pub batches: Vec<u64>,
     pub prompts: Vec<u64>,
     pub new_tokens: Vec<u64>,
@@ -95,7 +94,7 @@ impl Grid {
         });
     }
 
-    fn collect_axes(&self) -> Axes {
+    fn collect_axes(&self) -> GridAxes {
         let base = &self.base;
         let or_base = |axis: &[u64], value: u64| {
             if axis.is_empty() {
@@ -110,7 +109,7 @@ impl Grid {
             self.precisions.clone()
         };
         let batches = or_base(&self.batches, base.batch);
-        Axes {
+        GridAxes {
             lines: self.models.len() * self.devices.len() * precisions.len() * batches.len(),
             precisions,
             batches,
@@ -123,7 +122,7 @@ impl Grid {
     /// model and device.
     fn visit_line<'g>(
         &'g self,
-        axes: &Axes,
+        axes: &GridAxes,
         line: usize,
         profile: &EfficiencyProfile,
         known: &mut Option<([usize; 2], Predictor<'g>)>,
@@ -160,7 +159,7 @@ impl Grid {
 }
 
 /// The values of each axis.
-struct Axes {
+struct GridAxes {
     precisions: Vec<Precision>,
     batches: Vec<u64>,
     prompts: Vec<u64>,

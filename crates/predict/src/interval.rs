@@ -46,7 +46,7 @@ pub struct PhaseSpreads {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spreads {
-    /// Models of known families.
+    /// Measured ÷ predicted time over models of known families.
     pub family: PhaseSpreads,
     /// Models that were read by the keys that most configs share; absent where none was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,17 +64,17 @@ pub struct Spreads {
     pub prompt: [u64; 2],
 }
 
-/// A 90 % range.
+/// The range that holds the measured time in 90 % of cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Interval {
+pub struct PredictionInterval {
     pub low_ns: Nanos,
     pub high_ns: Nanos,
 }
 
 impl RatioSpread {
-    pub(super) fn interval_around(self, time: Nanos) -> Interval {
+    pub(super) fn interval_around(self, time: Nanos) -> PredictionInterval {
         let scaled = |factor: f64| Nanos::from_seconds(time.seconds() * factor);
-        Interval {
+        PredictionInterval {
             low_ns: scaled(self.low),
             high_ns: scaled(self.high),
         }
@@ -88,22 +88,22 @@ impl Spreads {
         is_in(batch, self.batch) && is_in(context, self.prompt)
     }
 
-    /// The spreads that `phases` and the host's make.
-    pub(super) fn bands_of(&self, phases: PhaseSpreads) -> Bands {
+    /// The spreads that `phases` and, of hosts that were not measured, the host's make.
+    pub(super) fn bands_of(&self, phases: PhaseSpreads, is_from_run: bool) -> Bands {
         Bands {
             prefill: phases.prefill,
             decode: phases.decode,
-            host: self.host,
+            host: (!is_from_run).then_some(self.host),
         }
     }
 }
 
-/// Spreads for one workload.
 #[derive(Clone, Copy)]
 pub(super) struct Bands {
     pub(super) prefill: RatioSpread,
     pub(super) decode: RatioSpread,
-    host: RatioSpread,
+    /// Over hosts of all kinds; absent where the host is that of a run.
+    host: Option<RatioSpread>,
 }
 
 impl Bands {
@@ -113,13 +113,10 @@ impl Bands {
         time: Nanos,
         (host_ns, device_ns): (Option<Nanos>, Nanos),
         device: RatioSpread,
-    ) -> Interval {
+    ) -> Option<PredictionInterval> {
         let is_host_bound = host_ns.is_some_and(|host| host > device_ns);
-        if is_host_bound {
-            self.host.interval_around(time)
-        } else {
-            device.interval_around(time)
-        }
+        let spread = if is_host_bound { self.host? } else { device };
+        Some(spread.interval_around(time))
     }
 }
 

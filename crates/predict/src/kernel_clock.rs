@@ -228,7 +228,7 @@ mod tests {
     }
 
     /// 1.9 % in the median over 210 rows of gated delta kernels, half of them with heads between cells, and 21 % at p90: 4.1 and 15 % of the delta rule in prefill, 1.0 and 13 % in decode. Convolutions
-    /// of TensorRT-LLM take as long whatever their channels, and are off by up to 48 %.
+    /// of TensorRT-LLM take the same time for any number of channels, and are off by up to 48 %.
     #[test]
     fn clocks_give_back_gated_delta_kernels() {
         let errors = row_errors(true, |device, engine| clock_for(device, engine).0);

@@ -21,6 +21,7 @@ mod lowering;
 mod memory;
 pub mod parallel;
 mod phase;
+mod predict_error;
 mod routing;
 mod sequences;
 mod sourced;
@@ -32,9 +33,8 @@ use std::cell::{Cell, RefCell};
 use llmprof_units::{Basis, DType, Nanos};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
-use thiserror::Error;
 
-pub use curves::{KernelClock, KernelCurves, KernelTime};
+pub use curves::{KernelClock, KernelCurves, KernelTime, MeasuredCell};
 pub use efficiency::{
     EfficiencyProfile, GraphTimes, Implementation, KindEfficiency, ProfileError, ProfileFigure,
 };
@@ -42,51 +42,31 @@ pub use errors::KnownError;
 pub use from_run::{Corrections, Factors, MeasuredRun, MeasuredStep};
 pub use grid::{Grid, GridModel, GridPoint};
 use interval::Bands;
-pub use interval::{Calibration, Interval, PhaseSpreads, RatioSpread, Spreads};
+pub use interval::{Calibration, PhaseSpreads, PredictionInterval, RatioSpread, Spreads};
 pub use memory::{EngineLimits, EngineMemory};
 pub use phase::{PhasePrediction, StepTime};
-pub use target::{Need, Target};
+pub use predict_error::PredictError;
+pub use target::{Need, PredictionTarget};
 pub use traced::{predict_traced, traced_contexts};
 
 use curves::TableNeeds;
 use kernel_clock::kernel_clock;
 use llmprof_theory::{
     COMMON_KEYS, MemoryFit, Model, Operator, Pass, Precision, Routing, Step, WeightFormat,
-    Workload, WorkloadError,
+    Workload,
     device::{Device, DeviceKind, Engine, MissingPeak},
     kernels::{Kernel, Stored},
     parallel::Parallel,
     roofline::{PhaseRoofline, Roof},
 };
-use lowering::Wanted;
-use phase::{Clock, DeviceTime, Launch, kernel_width};
-use sequences::{SequenceGroup, Sequences};
-
-/// Reasons why a prediction is refused.
-#[derive(Clone, Debug, PartialEq, Error)]
-pub enum PredictError {
-    /// The device states no rate in a format that the workload computes in.
-    #[error(transparent)]
-    MissingPeak(#[from] MissingPeak),
-    /// The workload cannot be run on the model.
-    #[error(transparent)]
-    Workload(#[from] WorkloadError),
-    /// Kernels are costed one by one on GPUs alone, and traced as eager mode runs them.
-    #[error(
-        "a model that no family knows is predicted from its traced kernels: for a GPU, with the profile hf_eager"
-    )]
-    NeedsKernels,
-    /// Transformers launches kernels of gated delta layers that only a trace shows.
-    #[error(
-        "what transformers launches for gated delta layers is known from a trace alone: hf_eager predicts it where runtime.python names a Python with torch and transformers; vllm, sglang, trtllm and fused need no trace"
-    )]
-    NeedsTrace,
-}
+use lowering::KernelSelection;
+use phase::{DeviceTime, EfficiencyClock, KernelLaunch, kernel_width};
+use sequences::{SequenceGroup, StepSequences};
 
 /// What a workload is predicted to take.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Prediction {
-    /// Always `predicted`.
+    /// Always `predicted`: the times are computed, not measured.
     pub basis: Basis,
     /// Image towers; absent without images.
     pub vision: Option<PhasePrediction>,
@@ -95,23 +75,23 @@ pub struct Prediction {
     pub encoder: Option<PhasePrediction>,
     /// All passes over the prompt.
     pub prefill: PhasePrediction,
-    /// The first decode step.
+    /// The decode step that makes the second token: the shortest context of all of them.
     pub decode_step: PhasePrediction,
     /// All decode steps; absent where prefill gives the only token.
     pub decode: Option<PhasePrediction>,
     /// Time to the first token: vision, encoder and prefill, with the host's time where that is longer than the device's.
     pub ttft_ns: Nanos,
     /// 90 % interval of it; absent where nothing measured is near.
-    pub ttft_interval: Option<Interval>,
+    pub ttft_interval: Option<PredictionInterval>,
     /// Time per output token after the first: decode ÷ its steps. Absent without decode steps.
     pub tpot_ns: Option<Nanos>,
-    pub tpot_interval: Option<Interval>,
+    pub tpot_interval: Option<PredictionInterval>,
     /// GPU time of the passes over the prompt.
     pub prefill_gpu_ns: Nanos,
-    pub prefill_gpu_interval: Option<Interval>,
+    pub prefill_gpu_interval: Option<PredictionInterval>,
     /// GPU time of the first decode step.
     pub decode_step_gpu_ns: Nanos,
-    pub decode_step_gpu_interval: Option<Interval>,
+    pub decode_step_gpu_interval: Option<PredictionInterval>,
     /// What the GPU times rest on.
     pub calibration: Calibration,
     /// Vision, encoder, prefill and decode.
@@ -128,7 +108,7 @@ pub struct Prediction {
 #[derive(Clone, Debug)]
 pub struct Predictor<'a> {
     model: &'a Model,
-    clock: Clock<'a>,
+    clock: EfficiencyClock<'a>,
     /// Bytes of the weights in the formats last asked for: summing them takes longer than a prediction.
     weights: Cell<Option<(Precision, u64)>>,
     /// Activation bytes of a full engine step, with the formats and the layout that they were last computed for.
@@ -155,10 +135,80 @@ pub struct Predictor<'a> {
     corrections: Option<Corrections>,
 }
 
+/// The phases of a workload, from which the times of its requests follow.
+struct PredictedPhases {
+    vision: Option<PhasePrediction>,
+    encoder: Option<PhasePrediction>,
+    prefill: PhasePrediction,
+    /// The first decode step.
+    decode_step: PhasePrediction,
+    /// All decode steps; absent where only one token is generated.
+    decode: Option<PhasePrediction>,
+    calibration: Calibration,
+    bands: Option<Bands>,
+    memory: MemoryFit,
+}
+
+impl PredictedPhases {
+    fn into_prediction(self, workload: &Workload) -> Prediction {
+        let Self {
+            vision,
+            encoder,
+            prefill,
+            decode_step,
+            decode,
+            calibration,
+            bands,
+            memory,
+        } = self;
+        let decode_time = decode.map_or(Nanos(0), |phase| phase.time_ns);
+        let before = [vision, encoder].into_iter().flatten();
+        let ttft_ns = before.fold(prefill.time_ns, |sum, phase| sum + phase.time_ns);
+        let total_ns = ttft_ns + decode_time;
+        let steps = workload.decode_steps();
+        let rate = |tokens: u64, time: Nanos| {
+            tokens as f64 * workload.batch as f64 / time.seconds().max(1e-9)
+        };
+        let tpot_ns =
+            (steps > 0).then(|| Nanos::from_seconds(decode_time.seconds() / steps as f64));
+        let seen = |time: Nanos, phase: &PhasePrediction, spread: fn(&Bands) -> RatioSpread| {
+            let bands = bands.as_ref()?;
+            bands.visible_interval(time, (phase.host_ns, phase.device_ns), spread(bands))
+        };
+        Prediction {
+            basis: Basis::Predicted,
+            vision,
+            encoder,
+            prefill,
+            decode_step,
+            decode,
+            ttft_ns,
+            // Image towers and encoders were never compared with measurements.
+            ttft_interval: seen(ttft_ns, &prefill, |bands| bands.prefill)
+                .filter(|_| vision.is_none() && encoder.is_none()),
+            tpot_ns,
+            tpot_interval: tpot_ns
+                .zip(decode.as_ref())
+                .and_then(|(tpot, decode)| seen(tpot, decode, |bands| bands.decode)),
+            prefill_gpu_ns: prefill.device_ns,
+            prefill_gpu_interval: bands
+                .map(|bands| bands.prefill.interval_around(prefill.device_ns)),
+            decode_step_gpu_ns: decode_step.device_ns,
+            decode_step_gpu_interval: bands
+                .map(|bands| bands.decode.interval_around(decode_step.device_ns)),
+            calibration,
+            total_ns,
+            tokens_per_s: rate(workload.new_tokens, total_ns),
+            decode_tokens_per_s: (steps > 0).then(|| rate(steps, decode_time)),
+            memory,
+        }
+    }
+}
+
 /// Steps that the cache holds: about five megabytes.
 const CACHED_STEPS_MAX: usize = 1 << 15;
 
-/// Whether `llmprof hardware measure` found the peaks, which the shares of the native engine are of.
+/// Whether `llmprof hardware measure` measured the peaks: shares of the native engine refer to measured ones.
 fn is_measured_cpu(device: &Device) -> bool {
     device.kind == DeviceKind::Cpu && device.calibration.is_some()
 }
@@ -201,7 +251,7 @@ impl<'a> Predictor<'a> {
         };
         Self {
             model,
-            clock: Clock::new(Roof::new(device), profile),
+            clock: EfficiencyClock::new(Roof::new(device), profile),
             weights: Cell::new(None),
             activations: Cell::new(None),
             is_engine: device.kind != DeviceKind::Cpu && profile.is_engine(),
@@ -242,59 +292,26 @@ impl<'a> Predictor<'a> {
             .decode_pass(workload)
             .map(|pass| self.predict_phase(workload, std::iter::once(pass), self.decode_launch()))
             .transpose()?;
-        let decode_time = decode.map_or(Nanos(0), |phase| phase.time_ns);
-        let before = [vision, encoder].into_iter().flatten();
-        let ttft_ns = before.fold(prefill.time_ns, |sum, phase| sum + phase.time_ns);
-        let total_ns = ttft_ns + decode_time;
-        let steps = workload.decode_steps();
-        let rate = |tokens: u64, time: Nanos| {
-            tokens as f64 * workload.batch as f64 / time.seconds().max(1e-9)
-        };
-        let tpot_ns =
-            (steps > 0).then(|| Nanos::from_seconds(decode_time.seconds() / steps as f64));
         let context = self.model.context_tokens(workload);
         let calibration = self.calibration_of(workload);
         let bands = self.select_bands(calibration, workload.batch, context);
-        let seen = |time: Nanos, phase: &PhasePrediction, spread: fn(&Bands) -> RatioSpread| {
-            let bands = bands.as_ref()?;
-            Some(bands.visible_interval(time, (phase.host_ns, phase.device_ns), spread(bands)))
-        };
-        Ok(Prediction {
-            basis: Basis::Predicted,
+        let memory = MemoryFit::for_workload(
+            self.model,
+            workload,
+            self.device(),
+            self.weight_bytes(workload),
+        );
+        let phases = PredictedPhases {
             vision,
             encoder,
             prefill,
             decode_step,
             decode,
-            ttft_ns,
-            // Image towers and encoders were never compared with measurements.
-            ttft_interval: seen(ttft_ns, &prefill, |bands| bands.prefill)
-                .filter(|_| vision.is_none() && encoder.is_none()),
-            tpot_ns,
-            tpot_interval: tpot_ns
-                .zip(decode.as_ref())
-                .and_then(|(tpot, decode)| seen(tpot, decode, |bands| bands.decode)),
-            prefill_gpu_ns: prefill.device_ns,
-            prefill_gpu_interval: bands
-                .map(|bands| bands.prefill.interval_around(prefill.device_ns)),
-            decode_step_gpu_ns: decode_step.device_ns,
-            decode_step_gpu_interval: bands
-                .map(|bands| bands.decode.interval_around(decode_step.device_ns)),
             calibration,
-            total_ns,
-            tokens_per_s: rate(workload.new_tokens, total_ns),
-            decode_tokens_per_s: (steps > 0).then(|| rate(steps, decode_time)),
-            memory: self.with_verdict(
-                MemoryFit::for_workload(
-                    self.model,
-                    workload,
-                    self.device(),
-                    self.weight_bytes(workload),
-                ),
-                Parallel::default(),
-                workload,
-            )?,
-        })
+            bands,
+            memory: self.with_verdict(memory, Parallel::default(), workload)?,
+        };
+        Ok(phases.into_prediction(workload))
     }
 
     /// Says whether the memory of a rank suffices: to an engine with its usual settings, or to a program that holds weights and KV
@@ -333,16 +350,16 @@ impl<'a> Predictor<'a> {
         Ok(bytes)
     }
 
-    fn decode_launch(&self) -> Launch {
+    fn decode_launch(&self) -> KernelLaunch {
         self.graph
-            .map_or(Launch::Kernels { step_us: 0.0 }, Launch::Graph)
+            .map_or(KernelLaunch::Kernels { step_us: 0.0 }, KernelLaunch::Graph)
     }
 
     /// Steps of few tokens are captured where the software captures more than decode.
-    fn prefill_launch(&self, tokens: u64) -> Launch {
+    fn prefill_launch(&self, tokens: u64) -> KernelLaunch {
         match self.graph.filter(|graph| graph.prefill_tokens > 0) {
-            Some(graph) if tokens <= graph.prefill_tokens => Launch::Graph(graph),
-            graph => Launch::Kernels {
+            Some(graph) if tokens <= graph.prefill_tokens => KernelLaunch::Graph(graph),
+            graph => KernelLaunch::Kernels {
                 step_us: graph.map_or(0.0, |graph| graph.step_us),
             },
         }
@@ -420,7 +437,7 @@ impl<'a> Predictor<'a> {
             self.select_bands(self.calibration_of(workload), step.sequences(), context)
         });
         // Steps that mix prefill and decode were never compared with measurements by themselves.
-        seen.range = bands.filter(|_| !step.is_mixed()).map(|bands| {
+        seen.range = bands.filter(|_| !step.is_mixed()).and_then(|bands| {
             let spread = if step.prefill.is_empty() {
                 bands.decode
             } else {
@@ -433,7 +450,7 @@ impl<'a> Predictor<'a> {
 
     /// What the kernels of one step take on the device. Every time of steps and phases is a sum of these.
     fn device_time(&self, workload: &Workload, step: &Step) -> Result<DeviceTime, MissingPeak> {
-        let sequences = Sequences::of_step(step, workload);
+        let sequences = StepSequences::of_step(step, workload);
         if let Some((software, clock)) = &self.kernels {
             return Ok(self.kernels_of((*software, clock), workload, &sequences));
         }
@@ -454,7 +471,7 @@ impl<'a> Predictor<'a> {
 
     /// Host time of a step ÷ that of the profile.
     fn host_factor(&self, workload: &Workload, step: &Step) -> f64 {
-        let is_decode = Sequences::of_step(step, workload).is_decode();
+        let is_decode = StepSequences::of_step(step, workload).is_decode();
         self.correction_factors(is_decode)
             .map_or(1.0, |factors| factors.host)
     }
@@ -464,7 +481,7 @@ impl<'a> Predictor<'a> {
         &self,
         workload: &Workload,
         passes: impl Iterator<Item = Pass> + Clone,
-        launch: Launch,
+        launch: KernelLaunch,
     ) -> Result<PhasePrediction, MissingPeak> {
         let needed = PhaseRoofline::of_operators(&self.clock.roof, |sink| {
             for pass in passes.clone() {
@@ -501,15 +518,15 @@ impl<'a> Predictor<'a> {
         &self,
         software: (Implementation, &KernelClock),
         workload: &Workload,
-        sequences: &Sequences,
+        sequences: &StepSequences,
     ) -> DeviceTime {
         let is_apart = sequences.groups.len() > 1 && software.0.serving_engine().is_some();
         if !is_apart {
-            return self.cached_time(software, workload, sequences, Wanted::All);
+            return self.cached_time(software, workload, sequences, KernelSelection::All);
         }
-        let mut sum = self.cached_time(software, workload, sequences, Wanted::OverRows);
+        let mut sum = self.cached_time(software, workload, sequences, KernelSelection::OverRows);
         let sides = sequences.launch_sides();
-        let mut alike = Sequences {
+        let mut alike = StepSequences {
             groups: Vec::with_capacity(1),
             logits: 0.0,
         };
@@ -520,7 +537,7 @@ impl<'a> Predictor<'a> {
                 count: side,
                 ..*group
             });
-            let one = self.cached_time(software, workload, &alike, Wanted::BySequence);
+            let one = self.cached_time(software, workload, &alike, KernelSelection::BySequence);
             sum.add_times(&one, group.count / side);
         }
         sum
@@ -531,12 +548,14 @@ impl<'a> Predictor<'a> {
         &self,
         software: (Implementation, &KernelClock),
         workload: &Workload,
-        sequences: &Sequences,
-        wanted: Wanted,
+        sequences: &StepSequences,
+        wanted: KernelSelection,
     ) -> DeviceTime {
         let [routing, more] = routing_key(workload.routing);
         let shape = match (wanted, &sequences.groups[..]) {
-            (Wanted::OverRows, _) => [sequences.total_rows(), sequences.prefill_rows(), 0.0],
+            (KernelSelection::OverRows, _) => {
+                [sequences.total_rows(), sequences.prefill_rows(), 0.0]
+            }
             (_, [group]) => [group.count, group.new, group.cached],
             _ => return self.sum_kernel_times(software, workload, sequences, wanted),
         };
@@ -570,8 +589,8 @@ impl<'a> Predictor<'a> {
         &self,
         (implementation, clock): (Implementation, &KernelClock),
         workload: &Workload,
-        sequences: &Sequences,
-        wanted: Wanted,
+        sequences: &StepSequences,
+        wanted: KernelSelection,
     ) -> DeviceTime {
         let mut sum = DeviceTime::default();
         let is_decode = sequences.is_decode();
@@ -617,13 +636,22 @@ impl<'a> Predictor<'a> {
                 *implementation,
                 self.model,
                 workload,
-                (&Sequences::of_step(step, workload), Wanted::All),
+                (
+                    &StepSequences::of_step(step, workload),
+                    KernelSelection::All,
+                ),
                 &mut |kernel, launches| {
                     list.push((*kernel, launches, clock.time_kernel(kernel)));
                 },
             );
         }
         list
+    }
+
+    /// The cells of public tables of this device between which the time of a kernel lies; empty where there are none.
+    pub fn cells_around(&self, kernel: &Kernel) -> Vec<MeasuredCell> {
+        let clock = self.kernels.as_ref().map(|(_, clock)| clock);
+        clock.map_or_else(Vec::new, |clock| clock.cells_around(kernel))
     }
 
     /// What times in the formats of a workload rest on: transformers multiplies quantized weights by kernels of optional packages, and none of them was
@@ -667,7 +695,7 @@ impl<'a> Predictor<'a> {
         } else {
             Some(spreads.family)
         };
-        phases.map(|phases| spreads.bands_of(phases))
+        phases.map(|phases| spreads.bands_of(phases, self.corrections.is_some()))
     }
 
     /// The image towers; `None` for a model without any.
@@ -706,7 +734,7 @@ impl<'a> Predictor<'a> {
         Ok(device.build_prediction(
             &self.clock,
             1.0,
-            (Launch::Kernels { step_us: 0.0 }, 1),
+            (KernelLaunch::Kernels { step_us: 0.0 }, 1),
             needed.into(),
         ))
     }

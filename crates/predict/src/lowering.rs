@@ -2,9 +2,9 @@
 
 use llmprof_theory::{Model, Workload, kernels::Kernel};
 
-pub(crate) use fused::Wanted;
+pub(crate) use fused::KernelSelection;
 
-use super::{eager, efficiency::Implementation, fused, sequences::Sequences};
+use super::{eager, efficiency::Implementation, fused, sequences::StepSequences};
 
 /// Whether the kernels that an implementation launches for a model are known here. Those of gated delta layers in transformers are not: such a model is traced.
 pub(super) fn knows_kernels(implementation: Implementation, model: &Model) -> bool {
@@ -17,10 +17,10 @@ pub(super) fn lower_step(
     implementation: Implementation,
     model: &Model,
     workload: &Workload,
-    (sequences, wanted): (&Sequences, Wanted),
+    (sequences, wanted): (&StepSequences, KernelSelection),
     sink: &mut dyn FnMut(&Kernel, f64),
 ) {
-    let padded = || Sequences {
+    let padded = || StepSequences {
         groups: vec![sequences.pad_to_longest()],
         ..*sequences
     };
@@ -33,14 +33,14 @@ pub(super) fn lower_step(
     match implementation {
         Implementation::HfEager => eager::lower_batch(model, workload, &padded(), None, sink),
         Implementation::TorchCompile if sequences.is_decode() => {
-            let style = fused::Style::Compiled { length: length() };
+            let style = fused::FusedStyle::Compiled { length: length() };
             fused::lower_step(model, workload, &padded(), (style, wanted), sink);
         }
         Implementation::HfGraph | Implementation::TorchCompile => {
             eager::lower_batch(model, workload, &padded(), Some(length()), sink);
         }
         Implementation::Vllm | Implementation::Sglang | Implementation::Trtllm => {
-            let style = fused::Style::Serving;
+            let style = fused::FusedStyle::Serving;
             fused::lower_step(model, workload, sequences, (style, wanted), sink);
         }
     }

@@ -51,7 +51,7 @@ impl Default for EngineLimits {
 pub struct EngineMemory {
     pub weights_bytes: Bytes,
     pub activations_bytes: Bytes,
-    /// Held by libraries.
+    /// Memory that CUDA, cuBLAS and NCCL hold for themselves, in bytes.
     pub library_bytes: Bytes,
     /// What the device has; absent where its file does not say.
     pub capacity_bytes: Option<Bytes>,
@@ -76,7 +76,7 @@ impl EngineMemory {
         }
     }
 
-    /// All but KV caches.
+    /// Weights, activations and libraries: what a rank holds before its KV cache.
     pub fn fixed_bytes(&self) -> Bytes {
         self.weights_bytes + self.activations_bytes + self.library_bytes
     }

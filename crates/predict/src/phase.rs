@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{
     curves::KernelTime,
     efficiency::{EfficiencyProfile, GraphTimes, WIDE_ROWS},
-    interval::Interval,
+    interval::PredictionInterval,
 };
 
 /// What a phase is predicted to take, and why.
@@ -31,7 +31,7 @@ pub struct PhasePrediction {
     pub vector_ns: Nanos,
     /// Device time of operators that memory holds back.
     pub memory_ns: Nanos,
-    /// Fixed time of kernels.
+    /// Device time that kernels take however small their work, summed over `kernels`.
     pub launch_ns: Nanos,
     /// The largest of these parts, or the host.
     pub binds: Resource,
@@ -70,12 +70,12 @@ pub struct StepTime {
     pub binds: Resource,
     pub kernels: u64,
     /// 90 % range of the time that a user sees; absent where its error is not known.
-    pub range: Option<Interval>,
+    pub range: Option<PredictionInterval>,
 }
 
 /// One kind's efficiencies as factors.
 #[derive(Clone, Copy, Debug)]
-struct Factors {
+struct KindFactors {
     per_compute: f64,
     few_rows_per_compute: f64,
     per_memory: f64,
@@ -89,15 +89,15 @@ struct Factors {
 
 /// A device and a way of running on it, resolved for fast look-up.
 #[derive(Clone, Debug)]
-pub(super) struct Clock<'d> {
+pub(super) struct EfficiencyClock<'d> {
     pub(super) roof: Roof<'d>,
-    kinds: [Factors; Kind::ALL.len()],
+    kinds: [KindFactors; Kind::ALL.len()],
     pass_kernels: f64,
     small_kernel_seconds: f64,
     host_seconds_per_kernel: Option<f64>,
 }
 
-impl<'d> Clock<'d> {
+impl<'d> EfficiencyClock<'d> {
     pub(super) fn new(roof: Roof<'d>, profile: &EfficiencyProfile) -> Self {
         // A CPU is its own host.
         let has_host = roof.device().kind != DeviceKind::Cpu;
@@ -118,7 +118,7 @@ impl<'d> Clock<'d> {
             roof,
             kinds: Kind::ALL.map(|kind| {
                 let entry = profile.efficiency_of(kind);
-                Factors {
+                KindFactors {
                     per_compute: 1.0 / entry.compute,
                     few_rows_per_compute: 1.0 / entry.few_rows_compute.unwrap_or(entry.compute),
                     per_memory: 1.0 / entry.memory,
@@ -140,7 +140,7 @@ impl<'d> Clock<'d> {
     }
 }
 
-impl Clock<'_> {
+impl EfficiencyClock<'_> {
     /// The format of an operator's matrix work where the device states no rate for it.
     pub(super) fn missing_rate(&self, operator: &Operator<'_>) -> Option<DType> {
         let Work { dtype, flops } = operator.tensor;
@@ -156,7 +156,7 @@ pub(super) fn kernel_width(rows: u64) -> f64 {
 
 /// How the host starts the kernels of a phase's steps.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Launch {
+pub(super) enum KernelLaunch {
     /// One by one, each for as long as the profile says, if it does. Software that captures steps of fewer tokens takes `step_us` for any step.
     Kernels {
         step_us: f64,
@@ -198,7 +198,12 @@ impl DeviceTime {
     }
 
     /// Adds an operator of a step that is `width` wide, from 0 (one row) to 1, by the efficiencies of its kind.
-    pub(super) fn add_operator(&mut self, clock: &Clock<'_>, operator: &Operator<'_>, width: f64) {
+    pub(super) fn add_operator(
+        &mut self,
+        clock: &EfficiencyClock<'_>,
+        operator: &Operator<'_>,
+        width: f64,
+    ) {
         let layers = f64::from(operator.layers);
         let kind = &clock.kinds[operator.kind as usize];
         let per_compute = if width < 1.0 {
@@ -233,7 +238,7 @@ impl DeviceTime {
     }
 
     /// Adds the costs of a step that belong to no operator.
-    pub(super) fn add_pass_kernels(&mut self, clock: &Clock<'_>) {
+    pub(super) fn add_pass_kernels(&mut self, clock: &EfficiencyClock<'_>) {
         let kernels = clock.pass_kernels;
         self.time.fixed += kernels * clock.small_kernel_seconds;
         self.kernels += kernels;
@@ -250,18 +255,18 @@ impl DeviceTime {
     /// What a user sees of `steps` steps. `host_factor`: host time ÷ that of the profile.
     pub(super) fn visible_time(
         &self,
-        clock: &Clock<'_>,
+        clock: &EfficiencyClock<'_>,
         host_factor: f64,
-        (launch, steps): (Launch, u64),
+        (launch, steps): (KernelLaunch, u64),
     ) -> StepTime {
         let device = self.time.seconds();
         let (host, beside_us) = match launch {
-            Launch::Kernels { step_us } => {
+            KernelLaunch::Kernels { step_us } => {
                 let each = clock.host_seconds_per_kernel;
                 let host = each.map(|seconds| seconds * self.kernels * host_factor);
                 (host, step_us * steps as f64)
             }
-            Launch::Graph(graph) => {
+            KernelLaunch::Graph(graph) => {
                 let us = graph.step_us * steps as f64 + graph.gap_us * self.kernels;
                 (None, us)
             }
@@ -297,9 +302,9 @@ impl DeviceTime {
     /// Joins the predicted times with the roofline of the same work.
     pub(super) fn build_prediction(
         &self,
-        clock: &Clock<'_>,
+        clock: &EfficiencyClock<'_>,
         host_factor: f64,
-        launch: (Launch, u64),
+        launch: (KernelLaunch, u64),
         needed: Needed,
     ) -> PhasePrediction {
         let seen = self.visible_time(clock, host_factor, launch);

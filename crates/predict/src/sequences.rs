@@ -6,9 +6,9 @@ use llmprof_theory::{Step, Workload};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SequenceGroup {
     pub(crate) count: f64,
-    /// New tokens of each.
+    /// New tokens of each sequence in this step.
     pub(crate) new: f64,
-    /// Cached tokens of each.
+    /// Tokens of each sequence that the KV cache holds before the step.
     pub(crate) cached: f64,
 }
 
@@ -21,12 +21,12 @@ impl SequenceGroup {
 
 /// The sequences of a step, and the positions of all of them whose logits are computed.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Sequences {
+pub(crate) struct StepSequences {
     pub(crate) groups: Vec<SequenceGroup>,
     pub(crate) logits: f64,
 }
 
-impl Sequences {
+impl StepSequences {
     pub(crate) fn of_step(step: &Step, workload: &Workload) -> Self {
         let groups_by_phase = [
             step.prefill.sequence_groups(),

@@ -1,13 +1,11 @@
 //! Predictions for models that no family describes, from kernels that were traced.
 
-use llmprof_units::{Basis, Bytes, DType, Flops, Nanos};
+use llmprof_units::{Bytes, DType, Flops, Nanos};
 
 use super::{
     Calibration, EfficiencyProfile, Implementation, KernelClock, PhasePrediction, PredictError,
-    Prediction, RatioSpread,
-    interval::Bands,
-    kernel_clock,
-    phase::{Clock, DeviceTime, Launch, Needed},
+    PredictedPhases, Prediction, kernel_clock,
+    phase::{DeviceTime, EfficiencyClock, KernelLaunch, Needed},
 };
 use llmprof_theory::{
     MemoryFit, Workload,
@@ -29,7 +27,7 @@ pub fn predict_traced(
     let Some(kernels) = clock.filter(|_| eager) else {
         return Err(PredictError::NeedsKernels);
     };
-    let clock = Clock::new(Roof::new(device), profile);
+    let clock = EfficiencyClock::new(Roof::new(device), profile);
     let fixed = (traced.weight_bytes.0 + traced.cache_bytes.0) as f64;
     let sum = |step: &TracedStep| sum_kernels(&kernels, step);
     let prefill = predict_phase(
@@ -53,46 +51,23 @@ pub fn predict_traced(
         }
         predict_phase(&clock, &all, flops, fixed * steps as f64)
     });
-    let decode_time = decode.map_or(Nanos(0), |phase| phase.time_ns);
-    let tpot_ns = (steps > 0).then(|| Nanos::from_seconds(decode_time.seconds() / steps as f64));
     let bands = profile.spreads.as_ref().and_then(|spreads| {
         let is_known = calibration == Calibration::Measured
             && spreads.holds_for(workload.batch, workload.prompt);
         let phases = spreads.traced.filter(|_| is_known)?;
-        Some(spreads.bands_of(phases))
+        Some(spreads.bands_of(phases, false))
     });
-    let seen = |time, phase: &PhasePrediction, spread: fn(&Bands) -> RatioSpread| {
-        bands.as_ref().map(|bands| {
-            bands.visible_interval(time, (phase.host_ns, phase.device_ns), spread(bands))
-        })
-    };
-    let total_ns = prefill.time_ns + decode_time;
-    let rate =
-        |tokens: u64, time: Nanos| tokens as f64 * workload.batch as f64 / time.seconds().max(1e-9);
-    Ok(Prediction {
-        basis: Basis::Predicted,
+    let phases = PredictedPhases {
         vision: None,
         encoder: None,
-        ttft_ns: prefill.time_ns,
-        ttft_interval: seen(prefill.time_ns, &prefill, |bands| bands.prefill),
-        tpot_ns,
-        tpot_interval: tpot_ns
-            .zip(decode.as_ref())
-            .and_then(|(tpot, decode)| seen(tpot, decode, |bands| bands.decode)),
-        prefill_gpu_ns: prefill.device_ns,
-        prefill_gpu_interval: bands.map(|bands| bands.prefill.interval_around(prefill.device_ns)),
-        decode_step_gpu_ns: decode_step.device_ns,
-        decode_step_gpu_interval: bands
-            .map(|bands| bands.decode.interval_around(decode_step.device_ns)),
-        calibration,
-        total_ns,
-        tokens_per_s: rate(workload.new_tokens, total_ns),
-        decode_tokens_per_s: (steps > 0).then(|| rate(steps, decode_time)),
-        memory: check_fit(traced, device),
         prefill,
         decode_step,
         decode,
-    })
+        calibration,
+        bands,
+        memory: check_fit(traced, device),
+    };
+    Ok(phases.into_prediction(workload))
 }
 
 /// The contexts that a trace needs for such a workload: those that decode steps find cached, first, middle and last.
@@ -117,7 +92,7 @@ fn sum_kernels(clock: &KernelClock, step: &TracedStep) -> DeviceTime {
 }
 
 fn predict_phase(
-    clock: &Clock<'_>,
+    clock: &EfficiencyClock<'_>,
     sum: &DeviceTime,
     flops: f64,
     min_dram_bytes: f64,
@@ -130,7 +105,12 @@ fn predict_phase(
         flops: Flops(flops as u64),
         min_dram_bytes: Bytes(min_dram_bytes as u64),
     };
-    sum.build_prediction(clock, 1.0, (Launch::Kernels { step_us: 0.0 }, 1), needed)
+    sum.build_prediction(
+        clock,
+        1.0,
+        (KernelLaunch::Kernels { step_us: 0.0 }, 1),
+        needed,
+    )
 }
 
 fn check_fit(traced: &TracedModel, device: &Device) -> MemoryFit {

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use llmprof_predict::{EfficiencyProfile, Predictor};
 use llmprof_theory::{
     Model, Pass, Step, Workload,
-    device::Catalog,
     kernels::{Access, Kernel},
 };
 use serde::Deserialize;
 use serde_json::Value;
+
+use crate::support::embedded_device;
 
 #[derive(Deserialize)]
 struct Traced {
@@ -108,7 +109,7 @@ fn joined(traced: &BTreeMap<String, Sum>) -> BTreeMap<String, Sum> {
 #[test]
 fn kernels_are_those_that_transformers_launches() {
     let traced: Traced = serde_json::from_str(include_str!("data/eager_kernels.json")).unwrap();
-    let device = Catalog::embedded().by_name("h200").unwrap();
+    let device = embedded_device("h200");
     let profile = EfficiencyProfile::embedded("hf_eager").unwrap();
     let mut off = Vec::new();
     for row in &traced.rows {

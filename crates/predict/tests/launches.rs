@@ -6,8 +6,10 @@ use std::{io::Read, path::Path};
 
 use flate2::read::GzDecoder;
 use llmprof_predict::{EfficiencyProfile, Prediction, Predictor, parallel::ParallelModel};
-use llmprof_theory::{Model, Workload, device::Catalog, parallel::Parallel};
+use llmprof_theory::{Workload, parallel::Parallel};
 use serde_json::Value;
+
+use crate::support::{embedded_device, published_model};
 
 /// Kernels of a trace, copies and fills not among them.
 fn recorded(folder: &str) -> f64 {
@@ -21,16 +23,10 @@ fn recorded(folder: &str) -> f64 {
     kernels.count() as f64
 }
 
-fn model(name: &str) -> Model {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../theory/tests/data/models");
-    let text = std::fs::read_to_string(root.join(format!("{name}.json"))).unwrap();
-    Model::from_config(&serde_json::from_str(&text).unwrap(), None).unwrap()
-}
-
 fn predicted(name: &str, engine: &str, batch: u64, prompt: u64) -> Prediction {
-    let device = Catalog::embedded().by_name("mi300x").unwrap();
+    let device = embedded_device("mi300x");
     let profile = EfficiencyProfile::embedded(engine).unwrap();
-    let model = model(name);
+    let model = published_model(name);
     let workload = Workload {
         batch,
         prompt,
@@ -69,10 +65,7 @@ fn launches_are_those_of_public_traces() {
 /// The host launches collectives too: two a layer.
 #[test]
 fn the_host_launches_collectives() {
-    let (model, device) = (
-        model("qwen3_8b"),
-        Catalog::embedded().by_name("h200").unwrap(),
-    );
+    let (model, device) = (published_model("qwen3_8b"), embedded_device("h200"));
     let profile = EfficiencyProfile::embedded("sglang").unwrap();
     let workload = Workload {
         prompt: 64,

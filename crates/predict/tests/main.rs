@@ -10,4 +10,5 @@ mod physics;
 mod predict;
 mod serving;
 mod step;
+mod support;
 mod traced;

@@ -2,25 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::Path;
-
 use llmprof_predict::{EfficiencyProfile, EngineLimits, EngineMemory, parallel::ParallelModel};
-use llmprof_theory::{
-    Model, WeightFormat, Workload,
-    device::{Catalog, Device},
-    parallel::Parallel,
-};
+use llmprof_theory::{Model, WeightFormat, Workload, device::Device, parallel::Parallel};
 use llmprof_units::Bytes;
 
-fn model(name: &str) -> Model {
-    let file = format!("../theory/tests/data/models/{name}.json");
-    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
-    Model::from_config(&serde_json::from_str(&text).unwrap(), None).unwrap()
-}
-
-fn device(name: &str) -> Device {
-    Catalog::embedded().by_name(name).unwrap()
-}
+use crate::support::{embedded_device, published_model};
 
 fn tensor(ranks: u64) -> Parallel {
     Parallel {
@@ -48,7 +34,7 @@ fn gib(bytes: Bytes) -> f64 {
 /// 71.29 GiB of 79.22 (vllm-project/vllm#10511).
 #[test]
 fn llama_on_an_h100_is_as_vllm_says() {
-    let (llama, h100) = (model("llama3_1_8b"), device("h100_sxm"));
+    let (llama, h100) = (published_model("llama3_1_8b"), embedded_device("h100_sxm"));
     for (ranks, weights) in [(1, 14.96), (2, 7.48)] {
         let engine_memory = memory(&llama, &h100, tensor(ranks), &EngineLimits::default());
         assert!(
@@ -69,7 +55,7 @@ fn llama_on_an_h100_is_as_vllm_says() {
 /// 70.6 G parameters in 8 bits leave an H100 a few thousand tokens, and what `predict` says of a workload is what the engine has.
 #[test]
 fn llama_70b_in_fp8_fits_one_h100_with_short_prompts() {
-    let (llama, h100) = (model("llama3_1_70b"), device("h100_sxm"));
+    let (llama, h100) = (published_model("llama3_1_70b"), embedded_device("h100_sxm"));
     let profile = EfficiencyProfile::embedded("vllm").unwrap();
     let mut workload = Workload {
         batch: 1,
@@ -107,7 +93,7 @@ fn llama_70b_in_fp8_fits_one_h100_with_short_prompts() {
 /// CUDA graphs are captured beside the engine's share.
 #[test]
 fn an_engine_that_takes_everything_leaves_room_for_graphs() {
-    let (llama, h100) = (model("llama3_1_8b"), device("h100_sxm"));
+    let (llama, h100) = (published_model("llama3_1_8b"), embedded_device("h100_sxm"));
     let all = EngineLimits {
         gpu_memory_utilization: 1.0,
         ..EngineLimits::default()

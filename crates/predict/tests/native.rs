@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use llmprof_predict::{Calibration, EfficiencyProfile, Interval, Predictor};
+use llmprof_predict::{Calibration, EfficiencyProfile, PredictionInterval, Predictor};
 use llmprof_theory::{
     Model, Precision, WeightFormat, Workload,
     device::{Device, schema::DeviceFile},
@@ -10,6 +10,8 @@ use llmprof_theory::{
 use llmprof_units::{DType, Nanos, stats::percentile};
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use crate::support::published_config;
 
 const TIMES: &str = include_str!("../../../fixtures/cpu/native_times.json");
 
@@ -36,9 +38,8 @@ struct Row {
 struct Graded {
     split: String,
     phase: usize,
-    /// Measured ÷ predicted.
     ratio: f64,
-    interval: Option<Interval>,
+    interval: Option<PredictionInterval>,
     measured: Nanos,
     half_width: f64,
 }
@@ -53,12 +54,7 @@ fn device(times: &Times) -> Device {
 }
 
 fn model(row: &Row) -> Model {
-    let path = format!(
-        "{}/../theory/tests/data/models/{}.json",
-        env!("CARGO_MANIFEST_DIR"),
-        row.model
-    );
-    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let mut config = published_config(&row.model);
     if let Some(layers) = row.layers {
         config["num_hidden_layers"] = json!(layers);
     }

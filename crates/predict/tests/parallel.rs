@@ -8,20 +8,13 @@ use llmprof_predict::{
 };
 use llmprof_theory::{
     Kind, Model, Pass, Workload, WorkloadError,
-    device::{Catalog, Device},
+    device::Device,
     parallel::{Exchange, Operation, Parallel, list_exchanges, rank_model},
     roofline::Resource,
 };
 use proptest::prelude::*;
 
-fn model(name: &str) -> Model {
-    let path = format!(
-        "{}/../theory/tests/data/models/{name}.json",
-        env!("CARGO_MANIFEST_DIR")
-    );
-    let text = std::fs::read_to_string(path).unwrap();
-    Model::from_config(&serde_json::from_str(&text).unwrap(), None).unwrap()
-}
+use crate::support::{embedded_device, published_model};
 
 fn tensor(ranks: u64) -> Parallel {
     Parallel {
@@ -31,7 +24,7 @@ fn tensor(ranks: u64) -> Parallel {
 }
 
 fn h200() -> Device {
-    Catalog::embedded().by_name("h200").unwrap()
+    embedded_device("h200")
 }
 
 fn predicted(model: &Model, parallel: Parallel, workload: &Workload) -> Prediction {
@@ -45,7 +38,7 @@ fn predicted(model: &Model, parallel: Parallel, workload: &Workload) -> Predicti
 /// values in 48.
 #[test]
 fn gated_delta_layers_are_divided_by_heads() {
-    let whole = model("qwen3_5_27b");
+    let whole = published_model("qwen3_5_27b");
     let tensors = whole.checkpoint_tensors();
     let tower = tensors
         .iter()
@@ -81,7 +74,7 @@ fn gated_delta_layers_are_divided_by_heads() {
         [Kind::DeltaRule, Kind::Conv1d].map(by_kind)
     };
     assert_eq!(flops(&rank).map(|part| part * 4), flops(&whole));
-    // One sum after each mixer and each feed-forward part, whatever mixes.
+    // One all-reduce after each mixer and each feed-forward part, for every kind of mixer.
     let pass = Pass::decode_steps(3, 10, 1);
     let exchanges = list_exchanges(&rank, &tensor(4), &workload, &pass);
     let sums = exchanges
@@ -93,7 +86,7 @@ fn gated_delta_layers_are_divided_by_heads() {
 #[test]
 fn heads_of_gated_delta_layers_are_not_repeated() {
     // 16 key heads and 64 value heads; the two KV heads of attention are on 16 ranks each.
-    let whole = model("qwen3_5_397b_a17b");
+    let whole = published_model("qwen3_5_397b_a17b");
     assert!(rank_model(&whole, &tensor(16)).is_ok());
     let error = rank_model(&whole, &tensor(32)).unwrap_err().to_string();
     assert!(
@@ -105,7 +98,7 @@ fn heads_of_gated_delta_layers_are_not_repeated() {
 /// States count as what a device has to hold, once, and not with what a step writes.
 #[test]
 fn a_rank_holds_its_share_of_the_states() {
-    let whole = model("qwen3_5_27b");
+    let whole = published_model("qwen3_5_27b");
     let workload = Workload {
         batch: 7,
         prompt: 500,
@@ -127,7 +120,7 @@ fn norms(model: &Model) -> u64 {
 #[test]
 fn ranks_hold_the_whole_model_and_the_norms_each() {
     for name in ["llama3_1_8b", "llama3_1_70b", "mistral_7b"] {
-        let whole = model(name);
+        let whole = published_model(name);
         for ranks in [2, 4, 8] {
             let rank = rank_model(&whole, &tensor(ranks)).unwrap();
             let norms = norms(&whole);
@@ -161,7 +154,7 @@ fn kv_bytes(model: &Model, pass: &Pass) -> u64 {
 fn ranks_share_the_work_and_the_cache() {
     let pass = Pass::decode_steps(4, 1000, 1);
     for name in ["llama3_1_8b", "gpt_oss_120b", "qwen2_5_7b"] {
-        let whole = model(name);
+        let whole = published_model(name);
         for ranks in [2, 4] {
             let rank = rank_model(&whole, &tensor(ranks)).unwrap();
             // Routers are whole on every rank.
@@ -176,18 +169,18 @@ fn ranks_share_the_work_and_the_cache() {
         }
     }
     // Eight key heads over 16 ranks: each is on two of them.
-    let whole = model("llama3_1_70b");
+    let whole = published_model("llama3_1_70b");
     let rank = rank_model(&whole, &tensor(16)).unwrap();
     assert_eq!(kv_bytes(&rank, &pass) * 8, kv_bytes(&whole, &pass));
     // A latent cannot be divided.
-    let whole = model("deepseek_v3");
+    let whole = published_model("deepseek_v3");
     let rank = rank_model(&whole, &tensor(8)).unwrap();
     assert_eq!(kv_bytes(&rank, &pass), kv_bytes(&whole, &pass));
 }
 
 #[test]
 fn what_does_not_divide_is_refused() {
-    let qwen = model("qwen2_5_7b");
+    let qwen = published_model("qwen2_5_7b");
     let error = rank_model(&qwen, &tensor(8)).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -223,12 +216,12 @@ fn what_does_not_divide_is_refused() {
     ] {
         let error = ParallelModel::new(&qwen, &device, parallel).unwrap_err();
         assert!(
-            matches!(error, WorkloadError::Parallel { key: found, .. } if found == key),
+            matches!(error, WorkloadError::Parallel { key: refused, .. } if refused == key),
             "{error}"
         );
     }
     // Two nodes: the tables end at one.
-    let llama = model("llama3_1_70b");
+    let llama = published_model("llama3_1_70b");
     let spread = ParallelModel::new(&llama, &device, tensor(16)).unwrap();
     let profile = EfficiencyProfile::embedded("fused").unwrap();
     let predictor: Predictor<'_> = spread.rank_predictor(&device, &profile);
@@ -242,14 +235,14 @@ fn what_does_not_divide_is_refused() {
         ),
         "{error}"
     );
-    let cpu = Catalog::embedded().by_name("xeon_8480").unwrap();
+    let cpu = embedded_device("xeon_8480");
     assert!(ParallelModel::new(&llama, &cpu, tensor(2)).is_err() || !cpu.interconnects.is_empty());
 }
 
 /// Llama 3.1 8B, 32 layers of width 4096, vocabulary 128256, bf16: a decode step of 4 sequences over 8 ranks.
 #[test]
 fn collectives_of_a_step_by_hand() {
-    let whole = model("llama3_1_8b");
+    let whole = published_model("llama3_1_8b");
     let parallel = tensor(8);
     let rank = rank_model(&whole, &parallel).unwrap();
     let exchanges = list_exchanges(
@@ -301,7 +294,7 @@ fn collectives_of_a_step_by_hand() {
 
 #[test]
 fn experts_across_data_parallel_ranks_go_by_all_to_all() {
-    let whole = model("mixtral_8x7b");
+    let whole = published_model("mixtral_8x7b");
     let parallel = Parallel {
         data: 4,
         expert: 4,
@@ -346,7 +339,7 @@ fn experts_across_data_parallel_ranks_go_by_all_to_all() {
 
 #[test]
 fn more_ranks_are_faster_and_fit() {
-    let llama = model("llama3_1_70b");
+    let llama = published_model("llama3_1_70b");
     let workload = Workload {
         batch: 8,
         prompt: 1024,
@@ -367,7 +360,7 @@ fn more_ranks_are_faster_and_fit() {
 /// A prefill takes at least as long as the host needs to launch its kernels; communication hides behind that.
 #[test]
 fn prefill_waits_for_the_host_that_launches_its_kernels() {
-    let deepseek = model("deepseek_v3");
+    let deepseek = published_model("deepseek_v3");
     let (device, mut profile) = (h200(), EfficiencyProfile::embedded("trtllm").unwrap());
     profile.host_us_per_kernel.as_mut().unwrap().value = 100.0;
     let spread = ParallelModel::new(&deepseek, &device, tensor(8)).unwrap();
@@ -402,7 +395,7 @@ fn prefill_waits_for_the_host_that_launches_its_kernels() {
 
 #[test]
 fn stages_halve_memory_and_not_latency() {
-    let llama = model("llama3_1_8b");
+    let llama = published_model("llama3_1_8b");
     let workload = Workload {
         batch: 8,
         prompt: 512,
@@ -440,7 +433,7 @@ proptest! {
         new_tokens in 1_u64..64,
         profile in prop::sample::select(vec!["hf_eager", "hf_graph", "vllm", "trtllm"]),
     ) {
-        let whole = model("qwen2_5_0_5b");
+        let whole = published_model("qwen2_5_0_5b");
         let workload = Workload { batch, prompt, new_tokens, ..Workload::default() };
         let (device, profile) = (h200(), EfficiencyProfile::embedded(profile).unwrap());
         let spread = ParallelModel::new(&whole, &device, Parallel::default()).unwrap();

@@ -2,16 +2,18 @@
 
 use llmprof_predict::{
     Calibration, EfficiencyProfile, Grid, GridModel, KernelCurves, MeasuredRun, MeasuredStep,
-    PredictError, Predictor, Target,
+    PredictError, PredictionTarget, Predictor,
 };
 use llmprof_theory::{
     Model, Precision, Step, WeightFormat, Workload,
-    device::{Catalog, Device},
+    device::Device,
     kernels::KernelClass,
     roofline::{MemoryLevel, PhaseRoofline, Resource, Roof, Rooflines},
 };
 use llmprof_units::{DType, Nanos};
 use serde_json::json;
+
+use crate::support::{embedded_device, published_model};
 
 fn qwen() -> Model {
     let config = json!({
@@ -31,12 +33,6 @@ fn llama_8b() -> Model {
     Model::from_config(&config, None).expect("a valid config")
 }
 
-fn device(name: &str) -> Device {
-    Catalog::embedded()
-        .by_name(name)
-        .expect("an embedded device")
-}
-
 fn workload(prompt: u64, new_tokens: u64, batch: u64) -> Workload {
     Workload {
         prompt,
@@ -52,7 +48,7 @@ const MEASURED_PREFILL: Nanos = Nanos(2_694_063);
 
 #[test]
 fn the_roofline_time_does_not_exceed_what_an_h200_took() {
-    let (model, h200) = (qwen(), device("h200"));
+    let (model, h200) = (qwen(), embedded_device("h200"));
     let rooflines =
         Rooflines::of_workload(&Roof::new(&h200), &model, &workload(128, 2, 1)).unwrap();
     assert!(rooflines.decode_step.roofline_ns < MEASURED_DECODE);
@@ -79,7 +75,7 @@ fn the_roofline_time_does_not_exceed_what_an_h200_took() {
 
 #[test]
 fn long_prompts_are_bound_by_matrix_units() {
-    let (model, h200) = (llama_8b(), device("h200"));
+    let (model, h200) = (llama_8b(), embedded_device("h200"));
     let roof = Roof::new(&h200);
     let rooflines = Rooflines::of_workload(&roof, &model, &workload(4096, 2, 1)).unwrap();
     assert_eq!(rooflines.prefill.binds, Resource::Tensor);
@@ -92,7 +88,7 @@ fn long_prompts_are_bound_by_matrix_units() {
 fn the_host_decides_a_small_decode_step() {
     let eager = EfficiencyProfile::embedded("hf_eager").unwrap();
     // The host: the quickest of the unprofiled steps took 20 µs for each of their kernels.
-    let (model, h200) = (qwen(), device("h200"));
+    let (model, h200) = (qwen(), embedded_device("h200"));
     let hosted = Predictor::new(&model, &h200, &eager)
         .predict(&workload(128, 32, 1))
         .unwrap();
@@ -118,7 +114,7 @@ fn predictions_are_never_below_rooflines_and_parts_sum_up() {
     for profile in EfficiencyProfile::names() {
         let profile = EfficiencyProfile::embedded(profile).unwrap();
         for (model, name) in models.iter().flat_map(|m| names.map(|name| (m, name))) {
-            let device = device(name);
+            let device = embedded_device(name);
             let roof = Roof::new(&device);
             for (prompt, batch) in [(1, 1), (128, 1), (2048, 8), (32_768, 64)] {
                 let mut workload = workload(prompt, 16, batch);
@@ -169,7 +165,11 @@ fn predictions_are_never_below_rooflines_and_parts_sum_up() {
 
 #[test]
 fn formats_decide_and_missing_ones_are_named() {
-    let (model, h200, a100) = (llama_8b(), device("h200"), device("a100_sxm_80gb"));
+    let (model, h200, a100) = (
+        llama_8b(),
+        embedded_device("h200"),
+        embedded_device("a100_sxm_80gb"),
+    );
     let fused = EfficiencyProfile::embedded("fused").unwrap();
     let quantized = |weights: &str, compute| {
         let mut workload = workload(512, 64, 1);
@@ -195,7 +195,7 @@ fn formats_decide_and_missing_ones_are_named() {
     assert!(error.to_string().contains("a100_sxm_80gb"), "{error}");
 
     // No maker's rate for vector work: a roofline still, with the gap named.
-    let tpu = device("tpu_v5e");
+    let tpu = embedded_device("tpu_v5e");
     let roofline = PhaseRoofline::of_pass(
         &Roof::new(&tpu),
         &model,
@@ -213,7 +213,7 @@ fn weights_that_fit_on_the_chip_need_no_main_memory() {
         "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 256, "torch_dtype": "bfloat16",
     });
     let model = Model::from_config(&config, None).unwrap();
-    let xeon = device("xeon_8480");
+    let xeon = embedded_device("xeon_8480");
     let rooflines = Rooflines::of_workload(&Roof::new(&xeon), &model, &workload(8, 4, 1)).unwrap();
     assert_eq!(rooflines.decode_step.memory_level, MemoryLevel::OnChip);
     assert_eq!(rooflines.decode_step.memory_ns, Nanos(0));
@@ -221,7 +221,7 @@ fn weights_that_fit_on_the_chip_need_no_main_memory() {
 
 #[test]
 fn memory_is_weights_and_the_cache_after_the_last_token() {
-    let (model, rtx) = (llama_8b(), device("rtx_4090"));
+    let (model, rtx) = (llama_8b(), embedded_device("rtx_4090"));
     let fused = EfficiencyProfile::embedded("fused").unwrap();
     let predictor = Predictor::new(&model, &rtx, &fused);
     let fit = predictor.predict(&workload(1000, 24, 2)).unwrap().memory;
@@ -238,12 +238,12 @@ fn memory_is_weights_and_the_cache_after_the_last_token() {
 
 #[test]
 fn targets_say_what_they_need() {
-    let (model, h200) = (llama_8b(), device("h200"));
+    let (model, h200) = (llama_8b(), embedded_device("h200"));
     let fused = EfficiencyProfile::embedded("fused").unwrap();
     let prediction = Predictor::new(&model, &h200, &fused)
         .predict(&workload(4096, 64, 1))
         .unwrap();
-    let target = Target {
+    let target = PredictionTarget {
         ttft_ns: Some(Nanos(1_000_000_000)),
         tpot_ns: Some(Nanos(1_000_000)),
     };
@@ -258,8 +258,8 @@ fn targets_say_what_they_need() {
         "{}",
         tpot.bytes_per_s
     );
-    assert!(prediction.tpot_need(&Target::default()).is_none());
-    let absurd = Target {
+    assert!(prediction.tpot_need(&PredictionTarget::default()).is_none());
+    let absurd = PredictionTarget {
         ttft_ns: Some(Nanos(0)),
         tpot_ns: None,
     };
@@ -284,7 +284,7 @@ fn grids_visit_every_combination_and_keep_going_past_errors() {
                 model: llama_8b(),
             },
         ],
-        devices: vec![device("h200"), device("a100_sxm_80gb")],
+        devices: vec![embedded_device("h200"), embedded_device("a100_sxm_80gb")],
         precisions: vec![Precision::default(), fp8],
         batches: vec![1, 8, 0],
         prompts: vec![128],
@@ -307,9 +307,7 @@ fn grids_visit_every_combination_and_keep_going_past_errors() {
                 failed += 1;
             }
             Err(PredictError::Workload(_)) => assert_eq!(point.workload.batch, 0),
-            Err(PredictError::NeedsKernels | PredictError::NeedsTrace) => {
-                panic!("both models have a family")
-            }
+            Err(error) => panic!("both models have a family: {error}"),
         }
     });
     assert_eq!(points, grid.point_count());
@@ -364,12 +362,9 @@ fn kernels_of_captured_steps_are_counted() {
         let per_step = |key: &str| decode[key].as_f64().unwrap() / steps;
         (per_step("kernels"), per_step("sum_ns"))
     };
-    let device = device("h200");
+    let device = embedded_device("h200");
     let predicted = |model: &str, profile: &str| {
-        let folder = env!("CARGO_MANIFEST_DIR");
-        let path = format!("{folder}/../theory/tests/data/models/{model}.json");
-        let text = std::fs::read_to_string(path).unwrap();
-        let model = Model::from_config(&serde_json::from_str(&text).unwrap(), None).unwrap();
+        let model = published_model(model);
         let profile = EfficiencyProfile::embedded(profile).unwrap();
         let predictor = Predictor::new(&model, &device, &profile);
         predictor.predict(&workload(128, 16, 1)).unwrap()
@@ -398,13 +393,10 @@ fn captured_steps_take_what_unprofiled_runs_took() {
         ("qwen2_5_7b", "hf_graph", 7.027),
         ("qwen2_5_0_5b", "torch_compile", 1.636),
     ] {
-        let folder = env!("CARGO_MANIFEST_DIR");
-        let path = format!("{folder}/../theory/tests/data/models/{model}.json");
-        let text = std::fs::read_to_string(path).unwrap();
-        let model_ = Model::from_config(&serde_json::from_str(&text).unwrap(), None).unwrap();
+        let published = published_model(model);
         let profile_ = EfficiencyProfile::embedded(profile).unwrap();
-        let device = device("h200");
-        let predictor = Predictor::new(&model_, &device, &profile_);
+        let device = embedded_device("h200");
+        let predictor = Predictor::new(&published, &device, &profile_);
         let prediction = predictor.predict(&workload(128, 16, 1)).unwrap();
         let off = prediction.tpot_ns.unwrap().millis() / tpot_ms - 1.0;
         assert!(off.abs() < 0.1, "{model} {profile}: {off:+.3}");
@@ -414,7 +406,7 @@ fn captured_steps_take_what_unprofiled_runs_took() {
 /// What a predictor remembers of one workload is not used for another: a static KV cache is as long as the answer makes it.
 #[test]
 fn predictors_remember_only_what_stays_the_same() {
-    let (model, h200) = (qwen(), device("h200"));
+    let (model, h200) = (qwen(), embedded_device("h200"));
     for name in EfficiencyProfile::names() {
         let profile = EfficiencyProfile::embedded(name).expect("it is embedded");
         let used = Predictor::new(&model, &h200, &profile);
@@ -434,10 +426,10 @@ fn predictors_remember_only_what_stays_the_same() {
     }
 }
 
-/// The native engine multiplies in f32 whatever weights are stored in: bytes are saved, not multiplications.
+/// The native engine multiplies in f32: narrow weights save bytes, not multiplications.
 #[test]
 fn the_native_engine_saves_bytes_of_quantized_weights_alone() {
-    let (model, cpu) = (llama_8b(), device("xeon_8480"));
+    let (model, cpu) = (llama_8b(), embedded_device("xeon_8480"));
     let profile = EfficiencyProfile::embedded("native").expect("it is embedded");
     let predictor = Predictor::new(&model, &cpu, &profile);
     let with = |format: &str| {
@@ -454,7 +446,8 @@ fn the_native_engine_saves_bytes_of_quantized_weights_alone() {
     let [half, eight, four] = ["bf16", "int8", "int4_g128"].map(with);
     assert_eq!(half.prefill.flops, four.prefill.flops);
     assert_eq!(half.prefill.tensor_ns, four.prefill.tensor_ns);
-    let time = |found: &llmprof_predict::Prediction| found.decode_step.device_ns.seconds();
+    let time =
+        |prediction: &llmprof_predict::Prediction| prediction.decode_step.device_ns.seconds();
     // Head and embedding stay in 16 bits: 1.05 of 16 GB.
     let ratio = time(&eight) / time(&half);
     assert!((0.5..0.6).contains(&ratio), "{ratio}");
@@ -465,7 +458,7 @@ fn the_native_engine_saves_bytes_of_quantized_weights_alone() {
 /// The native engine keeps weights of f16 models as f32, those of bf16 models as they are.
 #[test]
 fn the_native_engine_reads_f16_weights_as_f32() {
-    let cpu = device("xeon_8480");
+    let cpu = embedded_device("xeon_8480");
     let profile = EfficiencyProfile::embedded("native").expect("it is embedded");
     let half = llama_8b();
     let bytes = |dtype: DType| {
@@ -489,11 +482,11 @@ fn the_native_engine_reads_f16_weights_as_f32() {
 /// What `corrections` asked of a predictor is not kept in place of corrected times.
 #[test]
 fn a_corrected_predictor_forgets_what_it_predicted_before() {
-    let (model, h200) = (qwen(), device("h200"));
+    let (model, h200) = (qwen(), embedded_device("h200"));
     let profile = EfficiencyProfile::embedded("hf_eager").expect("it is embedded");
     let asked = workload(128, 2, 1);
     let measured = MeasuredStep {
-        device_ns: 50e6,
+        device_ns: 5e6,
         other_ns: None,
         wall_ns: None,
     };
@@ -509,10 +502,40 @@ fn a_corrected_predictor_forgets_what_it_predicted_before() {
     assert_eq!(prediction, fresh.predict(&asked).unwrap());
 }
 
-/// Compiled GEMMs in 8 bits have their activations cast first, whatever tiles share a scale.
+/// A run of something else made every later prediction ten times as long, without a word.
+#[test]
+fn a_run_far_from_its_prediction_corrects_nothing() {
+    let (model, h200) = (qwen(), embedded_device("h200"));
+    let profile = EfficiencyProfile::embedded("hf_eager").expect("it is embedded");
+    let predictor = Predictor::new(&model, &h200, &profile);
+    let asked = workload(128, 2, 1);
+    let predicted = predictor.predict(&asked).unwrap();
+    let step = |times: f64, wall: Option<f64>| {
+        let device_ns = predicted.prefill_gpu_ns.0 as f64 * times;
+        let measured = MeasuredStep {
+            device_ns,
+            other_ns: None,
+            wall_ns: wall.map(|times| device_ns * times),
+        };
+        predictor.measure_corrections(&MeasuredRun {
+            workload: asked,
+            prefill: Some(measured),
+            decode_step: None,
+        })
+    };
+    let factors = step(9.9, None).unwrap().prefill;
+    assert!((factors.matrix - 9.9).abs() < 0.01 && factors.host == 1.0);
+    for far in [step(10.1, None), step(0.09, None), step(1.0, Some(100.0))] {
+        let error = far.unwrap_err().to_string();
+        assert!(error.starts_with("the run takes "), "{error}");
+        assert!(error.ends_with("as predicted in prefill"), "{error}");
+    }
+}
+
+/// Compiled 8-bit GEMMs cast their activations first, for every tile size of scales.
 #[test]
 fn compiled_layers_cast_activations_for_all_formats_of_8_bits() {
-    let (model, h200) = (llama_8b(), device("h200"));
+    let (model, h200) = (llama_8b(), embedded_device("h200"));
     let profile = EfficiencyProfile::embedded("torch_compile").expect("it is embedded");
     let kernels = |format: &str| {
         let precision = Precision {
@@ -546,7 +569,7 @@ fn times_say_what_they_rest_on() {
             ..workload(512, 2, 1)
         };
         // Curves of its own, as `llmprof hardware measure --gpu` writes them.
-        let device = device(device_name);
+        let device = embedded_device(device_name);
         let mut profile = EfficiencyProfile::embedded(profile).expect("it is embedded");
         let curves = KernelCurves::embedded("h200").unwrap();
         profile.curves.insert(device.name.clone(), curves);
@@ -584,12 +607,9 @@ fn times_say_what_they_rest_on() {
 /// A prompt one token longer than the window costs about as much as one of the window, not twice as much.
 #[test]
 fn attention_grows_evenly_over_the_end_of_a_window() {
-    let folder = env!("CARGO_MANIFEST_DIR");
-    let path = format!("{folder}/../theory/tests/data/models/gemma2_9b.json");
-    let text = std::fs::read_to_string(path).unwrap();
-    let model = Model::from_config(&serde_json::from_str(&text).unwrap(), None).unwrap();
+    let model = published_model("gemma2_9b");
     let (h200, profile) = (
-        device("h200"),
+        embedded_device("h200"),
         EfficiencyProfile::embedded("vllm").expect("it is embedded"),
     );
     let predictor = Predictor::new(&model, &h200, &profile);

@@ -5,11 +5,12 @@
 use llmprof_predict::{Calibration, EfficiencyProfile, PredictError, Predictor};
 use llmprof_theory::{
     Model, Precision, Step, Workload,
-    device::Catalog,
     kernels::{Kernel, Stored},
 };
 use llmprof_units::DType;
 use serde_json::{Value, json};
+
+use crate::support::{embedded_device, published_model};
 
 fn llama(quantization: Option<Value>) -> Model {
     let mut config = json!({
@@ -39,7 +40,7 @@ fn asked(weights: Option<&str>, prompt: u64, expanded: bool) -> Workload {
 
 /// GEMMs of a prefill, counted: storage, bytes of a weight, columns.
 fn gemms(model: &Model, device: &str, weights: Option<&str>) -> Vec<(Stored, f64, f64, f64)> {
-    let device = Catalog::embedded().by_name(device).unwrap();
+    let device = embedded_device(device);
     let profile = EfficiencyProfile::embedded("vllm").unwrap();
     let predictor = Predictor::new(model, &device, &profile);
     let expanded = device.name == "h200" && weights == Some("nvfp4");
@@ -61,7 +62,7 @@ fn gemms(model: &Model, device: &str, weights: Option<&str>) -> Vec<(Stored, f64
 /// tables.
 fn times(device: &str, weights: &str) -> (i64, i64) {
     let model = llama(None);
-    let device = Catalog::embedded().by_name(device).unwrap();
+    let device = embedded_device(device);
     let profile = EfficiencyProfile::embedded("vllm").unwrap();
     let predictor = Predictor::new(&model, &device, &profile);
     let expanded = device.name == "h200" && weights == "nvfp4";
@@ -78,7 +79,7 @@ fn nvfp4_is_multiplied_in_4_bits_where_a_device_can() {
     let model = llama(None);
     let count = |device: &str, stored: Stored| {
         let all = gemms(&model, device, Some("nvfp4"));
-        let of_it = all.iter().filter(|(found, ..)| *found == stored);
+        let of_it = all.iter().filter(|(kind, ..)| *kind == stored);
         of_it.map(|(.., times)| times).sum::<f64>()
     };
     // Four products in each of 32 layers: of queries, keys and values, of the output, and two of the feed-forward network.
@@ -105,7 +106,7 @@ fn nvfp4_is_multiplied_in_4_bits_where_a_device_can() {
     // Twice the rate of FP8 at most, and not all of a prefill is GEMM.
     assert!(four.0 * 2 > eight.0);
     // An H200 has no such units, and says so; expanded to 16 bits, a long prompt takes as long as in 16 bits, and as with MXFP4; a decode step reads fewer bytes.
-    let h200 = Catalog::embedded().by_name("h200").unwrap();
+    let h200 = embedded_device("h200");
     let profile = EfficiencyProfile::embedded("vllm").unwrap();
     let refused =
         Predictor::new(&model, &h200, &profile).predict(&asked(Some("nvfp4"), 512, false));
@@ -117,7 +118,7 @@ fn nvfp4_is_multiplied_in_4_bits_where_a_device_can() {
     assert!(four.1 * 2 < sixteen.1, "{four:?} {sixteen:?}");
 }
 
-/// Matrices that a checkpoint leaves plain take the curves of their own format, whatever the others are in.
+/// Matrices that a checkpoint leaves plain take the curves of their own format.
 #[test]
 fn plain_matrices_of_a_quantized_model_take_their_own_curves() {
     let quantized = llama(Some(json!({
@@ -152,16 +153,14 @@ fn plain_matrices_of_a_quantized_model_take_their_own_curves() {
 #[test]
 fn formats_without_tables_on_a_device_are_scaled() {
     let calibration_of = |model: &Model, device: &str, kv: Option<DType>| {
-        let device = Catalog::embedded().by_name(device).unwrap();
+        let device = embedded_device(device);
         let profile = EfficiencyProfile::embedded("sglang").unwrap();
         let mut asked = asked(None, 512, false);
         asked.precision.kv = kv;
         let prediction = Predictor::new(model, &device, &profile).predict(&asked);
         prediction.unwrap().calibration
     };
-    let gpt_oss = include_str!("../../theory/tests/data/models/gpt_oss_120b.json");
-    let gpt_oss: Value = serde_json::from_str(gpt_oss).unwrap();
-    let gpt_oss = Model::from_config(&gpt_oss, None).unwrap();
+    let gpt_oss = published_model("gpt_oss_120b");
     let (own, scaled) = (Calibration::PublicTables, Calibration::Scaled);
     assert_eq!(calibration_of(&gpt_oss, "a100_sxm_80gb", None), scaled);
     assert_eq!(calibration_of(&gpt_oss, "l40s", None), own);
@@ -172,15 +171,14 @@ fn formats_without_tables_on_a_device_are_scaled() {
 }
 
 fn qwen3_5() -> Model {
-    let text = include_str!("../../theory/tests/data/models/qwen3_5_397b_a17b.json");
-    Model::from_config(&serde_json::from_str(text).unwrap(), None).unwrap()
+    published_model("qwen3_5_397b_a17b")
 }
 
 /// 45 gated delta layers: two joined projections, convolution, rule and output each; 15 that attend.
 #[test]
 fn engines_run_gated_delta_layers_in_kernels_of_their_own() {
     let model = qwen3_5();
-    let device = Catalog::embedded().by_name("b200").unwrap();
+    let device = embedded_device("b200");
     for engine in ["vllm", "sglang", "trtllm"] {
         let profile = EfficiencyProfile::embedded(engine).unwrap();
         let predictor = Predictor::new(&model, &device, &profile);
@@ -214,11 +212,11 @@ fn engines_run_gated_delta_layers_in_kernels_of_their_own() {
     }
 }
 
-/// The state is read and written by every step, so that a decode step takes longer by that, whatever the context.
+/// The state is read and written by every step, so a decode step takes longer by a constant, for any context.
 #[test]
 fn states_take_their_time() {
     let model = qwen3_5();
-    let device = Catalog::embedded().by_name("b200").unwrap();
+    let device = embedded_device("b200");
     let profile = EfficiencyProfile::embedded("sglang").unwrap();
     let predictor = Predictor::new(&model, &device, &profile);
     let rules = |batch: u64, prompt: u64| -> f64 {
@@ -249,7 +247,7 @@ fn states_take_their_time() {
 fn gated_delta_models_say_what_they_rest_on() {
     let model = qwen3_5();
     let calibration_of = |device: &str, profile: &str| -> Result<Calibration, PredictError> {
-        let device = Catalog::embedded().by_name(device).unwrap();
+        let device = embedded_device(device);
         let profile = EfficiencyProfile::embedded(profile).unwrap();
         let predictor = Predictor::new(&model, &device, &profile);
         let prediction = predictor.predict(&asked(None, 512, false))?;

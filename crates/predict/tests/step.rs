@@ -1,25 +1,11 @@
 //! Steps of any sequences: equal to what a workload is predicted to take where it is made of them, and to sums over their sequences.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use llmprof_predict::{EfficiencyProfile, Predictor};
-use llmprof_theory::{
-    Model, Part, Sequences, Step, Workload,
-    device::{Catalog, Device},
-};
+use llmprof_theory::{Part, Sequences, Step, Workload};
 use llmprof_units::Nanos;
 use proptest::prelude::*;
 
-fn model(name: &str) -> Model {
-    let folder = env!("CARGO_MANIFEST_DIR");
-    let path = format!("{folder}/../theory/tests/data/models/{name}.json");
-    let text = std::fs::read_to_string(path).unwrap();
-    Model::from_config(&serde_json::from_str(&text).unwrap(), None).unwrap()
-}
-
-fn device(name: &str) -> Device {
-    Catalog::embedded().by_name(name).unwrap()
-}
+use crate::support::{embedded_device, published_model};
 
 fn sequences(count: u64, new: u64, cached: u64) -> Sequences {
     Sequences { count, new, cached }
@@ -42,7 +28,7 @@ fn a_workload_takes_what_its_steps_take() {
         ("qwen2_5_0_5b", "xeon_8480", "native"),
         ("llama3_1_8b", "tpu_v5p", "fused"),
     ] {
-        let (model, device) = (model(name), device(device_name));
+        let (model, device) = (published_model(name), embedded_device(device_name));
         let profile = EfficiencyProfile::embedded(profile).unwrap();
         let predictor = Predictor::new(&model, &device, &profile);
         let whole = predictor.predict(&workload).unwrap();
@@ -61,7 +47,7 @@ fn a_workload_takes_what_its_steps_take() {
 /// Half of the sequences see a window of 4,096 keys, half see their 100: an equal batch of the mean context would see 2,098 each.
 #[test]
 fn sequences_of_different_lengths_do_not_stand_as_equal_ones() {
-    let (model, h200) = (model("gemma2_9b"), device("h200"));
+    let (model, h200) = (published_model("gemma2_9b"), embedded_device("h200"));
     let profile = EfficiencyProfile::embedded("vllm").unwrap();
     let predictor = Predictor::new(&model, &h200, &profile);
     let time = |groups: Vec<Sequences>| {
@@ -77,10 +63,10 @@ fn sequences_of_different_lengths_do_not_stand_as_equal_ones() {
     assert!(different < equal, "{different} {equal}");
 }
 
-/// A static KV cache holds the sequences of a step, whatever the workload asks for.
+/// A static KV cache holds the sequences of the step, not those of the workload.
 #[test]
 fn a_static_cache_is_as_long_as_the_sequences_need() {
-    let (model, h200) = (model("llama3_1_8b"), device("h200"));
+    let (model, h200) = (published_model("llama3_1_8b"), embedded_device("h200"));
     for name in ["hf_graph", "torch_compile"] {
         let profile = EfficiencyProfile::embedded(name).unwrap();
         let predictor = Predictor::new(&model, &h200, &profile);
@@ -100,7 +86,7 @@ fn a_static_cache_is_as_long_as_the_sequences_need() {
 
 #[test]
 fn a_mixed_step_costs_more_than_its_prompt_and_less_than_both_apart() {
-    let (model, h200) = (model("llama3_1_8b"), device("h200"));
+    let (model, h200) = (published_model("llama3_1_8b"), embedded_device("h200"));
     let profile = EfficiencyProfile::embedded("vllm").unwrap();
     let predictor = Predictor::new(&model, &h200, &profile);
     let time = |groups: Vec<Sequences>| {
@@ -119,7 +105,7 @@ proptest! {
     /// How sequences are grouped does not matter.
     #[test]
     fn equal_sequences_may_be_listed_apart(count in 1u64..40, other in 1u64..40, cached in 1u64..5000) {
-        let (model, h200) = (model("llama3_1_8b"), device("h200"));
+        let (model, h200) = (published_model("llama3_1_8b"), embedded_device("h200"));
         let profile = EfficiencyProfile::embedded("vllm").unwrap();
         let predictor = Predictor::new(&model, &h200, &profile);
         let time = |groups: Vec<Sequences>| {

@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 
 use llmprof_predict::{EfficiencyProfile, PredictError, predict_traced};
-use llmprof_theory::{Workload, device::Catalog, kernels::TracedModel};
+use llmprof_theory::{Workload, kernels::TracedModel};
 use llmprof_units::stats::percentile;
 use serde::Deserialize;
+
+use crate::support::embedded_device;
 
 #[derive(Deserialize)]
 struct Row {
@@ -34,7 +36,7 @@ fn workload(row: &Row) -> Workload {
 
 #[test]
 fn traced_kernels_predict_times_of_unknown_models() {
-    let device = Catalog::embedded().by_name("h200").expect("it is embedded");
+    let device = embedded_device("h200");
     let profile = EfficiencyProfile::embedded("hf_eager").expect("it is embedded");
     let mut errors: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let rows = rows();
@@ -73,7 +75,7 @@ fn traced_models_need_a_gpu_and_eager_mode() {
     let eager = EfficiencyProfile::embedded("hf_eager").expect("it is embedded");
     let fused = EfficiencyProfile::embedded("fused").expect("it is embedded");
     for (device, profile) in [("xeon_8480", &eager), ("h200", &fused)] {
-        let device = Catalog::embedded().by_name(device).expect("it is embedded");
+        let device = embedded_device(device);
         let error = predict_traced(&row.traced, &device, profile, &workload(row)).unwrap_err();
         assert_eq!(error, PredictError::NeedsKernels);
     }

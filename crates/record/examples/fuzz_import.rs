@@ -32,23 +32,23 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use runner::Target;
+use runner::FuzzTarget;
 use seeds::Seeds;
 
 #[global_allocator]
-static MEMORY: memory::Counting = memory::Counting;
+static MEMORY: memory::CountingAllocator = memory::CountingAllocator;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     let mut targets = Vec::new();
     for name in importers::formats() {
-        targets.push(Target {
+        targets.push(FuzzTarget {
             name,
             seeds: Seeds::read(&fuzz, name)?,
             read: Box::new(move |bytes| importers::import(name, bytes)),
         });
     }
-    targets.push(Target {
+    targets.push(FuzzTarget {
         name: "wire_records",
         seeds: Seeds::read(&fuzz, "llmprof_wire")?,
         read: Box::new(|bytes| {
@@ -61,7 +61,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 }
 
 /// One target for each file of a run that is read again.
-fn run_directories(fuzz: &Path) -> Result<Vec<Target>, Box<dyn Error>> {
+fn run_directories(fuzz: &Path) -> Result<Vec<FuzzTarget>, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let run = folder.path().join("run");
     run_directory::make(&run, fuzz)?;
@@ -77,7 +77,7 @@ fn run_directories(fuzz: &Path) -> Result<Vec<Target>, Box<dyn Error>> {
                 fs::copy(&path, own.path().join(path.file_name().unwrap_or_default()))?;
             }
         }
-        targets.push(Target {
+        targets.push(FuzzTarget {
             name: file,
             seeds: Seeds::one(seed),
             read: Box::new(move |bytes| run_directory::read(own.path(), file, bytes)),

@@ -38,7 +38,9 @@ pub fn unix_now() -> Nanos {
 
 pub fn read_clock(clock: ClockId) -> Nanos {
     let time = clock_gettime(clock);
-    Nanos(time.tv_sec * 1_000_000_000 + time.tv_nsec)
+    // A wall clock may be set beyond the year 2262.
+    let whole = time.tv_sec.saturating_mul(1_000_000_000);
+    Nanos(whole.saturating_add(time.tv_nsec))
 }
 
 #[cfg(test)]

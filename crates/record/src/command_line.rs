@@ -1,4 +1,6 @@
 //! A command line as a text, split into words as a POSIX shell splits it: quotes and backslashes, no expansion.
+//!
+//! The crate `shlex` (2.0.1) makes an empty word of a continued line (`serve \\` and `  --port 1` below it), which is how people write long commands.
 
 use std::str::Chars;
 
@@ -13,14 +15,14 @@ pub enum SplitError {
 
 /// The words of a text (POSIX.1-2024, Shell Command Language, 2.2). Within `"`, a backslash is kept except before `"`, `\`, `$`, a
 /// backquote and the end of a line.
-pub fn words(text: &str) -> Result<Vec<String>, SplitError> {
+pub fn split_words(text: &str) -> Result<Vec<String>, SplitError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
         match character {
-            '\'' => single(&mut characters, word.get_or_insert_default())?,
-            '"' => double(&mut characters, word.get_or_insert_default())?,
+            '\'' => read_single_quoted(&mut characters, word.get_or_insert_default())?,
+            '"' => read_double_quoted(&mut characters, word.get_or_insert_default())?,
             '\\' => match characters.next().ok_or(SplitError::LastBackslash)? {
                 '\n' => {}
                 escaped => word.get_or_insert_default().push(escaped),
@@ -33,7 +35,7 @@ pub fn words(text: &str) -> Result<Vec<String>, SplitError> {
     Ok(words)
 }
 
-fn single(characters: &mut Chars<'_>, word: &mut String) -> Result<(), SplitError> {
+fn read_single_quoted(characters: &mut Chars<'_>, word: &mut String) -> Result<(), SplitError> {
     loop {
         match characters.next().ok_or(SplitError::OpenQuote('\''))? {
             '\'' => return Ok(()),
@@ -42,7 +44,7 @@ fn single(characters: &mut Chars<'_>, word: &mut String) -> Result<(), SplitErro
     }
 }
 
-fn double(characters: &mut Chars<'_>, word: &mut String) -> Result<(), SplitError> {
+fn read_double_quoted(characters: &mut Chars<'_>, word: &mut String) -> Result<(), SplitError> {
     let mut next = || characters.next().ok_or(SplitError::OpenQuote('"'));
     loop {
         match next()? {
@@ -58,7 +60,7 @@ fn double(characters: &mut Chars<'_>, word: &mut String) -> Result<(), SplitErro
 }
 
 /// One text that [`words`] splits into the same words.
-pub fn joined(words: &[String]) -> String {
+pub fn join_words(words: &[String]) -> String {
     let quoted = words
         .iter()
         .map(|word| format!("'{}'", word.replace('\'', "'\"'\"'")));
@@ -74,7 +76,7 @@ mod tests {
     /// As `sh -c "printf '<%s>' …"` prints them.
     #[test]
     fn words_are_those_of_a_shell() {
-        let cases: [(&str, &[&str]); 9] = [
+        let cases: [(&str, &[&str]); 10] = [
             ("", &[]),
             (" a=1 \t b=2\n", &["a=1", "b=2"]),
             ("x='' \"\" ''", &["x=", "", ""]),
@@ -84,9 +86,10 @@ mod tests {
             (r"a\ b \\ \'", &["a b", r"\", "'"]),
             ("a\\\nb \"c\\\nd\"", &["ab", "cd"]),
             ("it\"'\"s", &["it's"]),
+            ("serve \\\n  --port 1", &["serve", "--port", "1"]),
         ];
         for (text, expected) in cases {
-            assert_eq!(words(text).unwrap(), expected, "{text}");
+            assert_eq!(split_words(text).unwrap(), expected, "{text}");
         }
     }
 
@@ -98,14 +101,14 @@ mod tests {
             ("\"a\\", SplitError::OpenQuote('"')),
             ("a \\", SplitError::LastBackslash),
         ] {
-            assert_eq!(words(text), Err(expected), "{text}");
+            assert_eq!(split_words(text), Err(expected), "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn joined_words_are_split_again(given in prop::collection::vec("[a '\"\\\\\n=$]*", 0..5)) {
-            prop_assert_eq!(words(&joined(&given)).unwrap(), given);
+            prop_assert_eq!(split_words(&join_words(&given)).unwrap(), given);
         }
     }
 }

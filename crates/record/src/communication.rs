@@ -14,7 +14,7 @@ use crate::issue::Issue;
 pub struct Communication {
     /// Versions and choices by name: `nccl`, `cuda_driver`, `network`.
     pub versions: BTreeMap<String, String>,
-    /// Groups of ranks.
+    /// The groups of ranks that the library set up.
     pub communicators: Vec<Communicator>,
     /// Connections between ranks by how data goes: `P2P/CUMEM`, `NET/IB`.
     pub transports: BTreeMap<String, u64>,
@@ -32,19 +32,19 @@ pub struct Communication {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct Communicator {
-    /// Id of the communicator.
+    /// The id that the library gives the communicator.
     pub id: String,
-    /// Ranks of the communicator.
+    /// Number of ranks in the communicator; 0 if unknown.
     pub ranks: u64,
-    /// Machines of the communicator.
+    /// Number of machines that its ranks run on; absent if the log does not say.
     pub nodes: Option<u64>,
     /// Ranks whose files were read, sorted.
     pub seen: Vec<u64>,
-    /// Channels for collectives, for NVLink SHARP and for point-to-point.
+    /// Channels for collectives; absent if the log does not say.
     pub channels: Option<u64>,
-    /// NVLS channels.
+    /// Channels for NVLink SHARP (NVLS); absent if the log does not say.
     pub nvls_channels: Option<u64>,
-    /// Point-to-point channels.
+    /// Channels for point-to-point transfers; absent if the log does not say.
     pub p2p_channels: Option<u64>,
     /// The longest of the ranks.
     pub init_ns: Option<Nanos>,
@@ -56,15 +56,15 @@ pub struct Communicator {
 pub struct CollectiveCalls {
     /// As the library writes it: `AllReduce`.
     pub collective: String,
-    /// Ranks in its group.
+    /// Number of ranks in its group.
     pub ranks: u64,
     /// The message of one rank.
     pub bytes: Option<Bytes>,
-    /// Algorithm of the library.
+    /// The algorithm that the library chose, such as `RING`; absent if it was not logged.
     pub algorithm: Option<String>,
-    /// Protocol of the library.
+    /// The protocol that the library chose, such as `LL128`; absent if it was not logged.
     pub protocol: Option<String>,
-    /// Number of calls.
+    /// Number of calls with this collective and size.
     pub calls: u64,
     /// The median of the times that the library measured.
     pub median_ns: Option<Nanos>,
@@ -76,15 +76,15 @@ pub struct CollectiveCalls {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct PendingCollective {
-    /// Number of the rank.
+    /// The rank that has not ended it; absent if the dump does not say.
     pub rank: Option<u32>,
     /// Name of the process group.
     pub group: String,
     /// Number of the collective in its group.
     pub sequence: i64,
-    /// Kind of collective.
+    /// The kind of collective as the tool wrote it: `all_reduce`.
     pub collective: String,
-    /// `scheduled` or `started`.
+    /// How far it has come: `scheduled` or `started`.
     pub state: String,
     /// The innermost line of the program: `train.py:120 step`.
     pub source: Option<String>,
@@ -94,7 +94,7 @@ pub struct PendingCollective {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct GroupProgress {
-    /// Number of the rank.
+    /// The rank; absent if the dump does not say.
     pub rank: Option<u32>,
     /// Name of the process group.
     pub group: String,
@@ -119,8 +119,8 @@ impl Communication {
     pub(crate) fn absorb(&mut self, other: Self) {
         self.versions.extend(other.versions);
         let mut groups = Groups::default();
-        for found in self.communicators.drain(..).chain(other.communicators) {
-            groups.add(found);
+        for communicator in self.communicators.drain(..).chain(other.communicators) {
+            groups.add(communicator);
         }
         self.communicators = groups.all();
         for (name, count) in other.transports {
@@ -148,25 +148,25 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    pub(crate) fn add(&mut self, mut found: Communicator) {
-        let seen = std::mem::take(&mut found.seen);
+    pub(crate) fn add(&mut self, mut communicator: Communicator) {
+        let seen = std::mem::take(&mut communicator.seen);
         let place = *self
             .places
-            .entry(found.id.clone())
+            .entry(communicator.id.clone())
             .or_insert(self.all.len());
         if place == self.all.len() {
-            self.all.push(found);
+            self.all.push(communicator);
             self.seen.push(seen.into_iter().collect());
             return;
         }
         self.seen[place].extend(seen);
         let known = &mut self.all[place];
-        known.ranks = known.ranks.max(found.ranks);
-        known.nodes = known.nodes.max(found.nodes);
-        known.channels = known.channels.max(found.channels);
-        known.nvls_channels = known.nvls_channels.max(found.nvls_channels);
-        known.p2p_channels = known.p2p_channels.max(found.p2p_channels);
-        known.init_ns = known.init_ns.max(found.init_ns);
+        known.ranks = known.ranks.max(communicator.ranks);
+        known.nodes = known.nodes.max(communicator.nodes);
+        known.channels = known.channels.max(communicator.channels);
+        known.nvls_channels = known.nvls_channels.max(communicator.nvls_channels);
+        known.p2p_channels = known.p2p_channels.max(communicator.p2p_channels);
+        known.init_ns = known.init_ns.max(communicator.init_ns);
     }
 
     /// In the order in which they were first seen.

@@ -9,7 +9,7 @@ use serde_json::json;
 /// A stack, and how long threads were in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlameStack {
-    /// Outermost first.
+    /// Names of the frames, outermost first.
     pub frames: Vec<String>,
     pub time_ns: Nanos,
 }

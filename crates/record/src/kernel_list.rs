@@ -17,12 +17,12 @@ pub struct ListedKernel {
 }
 
 /// Rows that are sorted by time; `total` is the time of all kernels, listed or not.
-pub fn listed(rows: &[TimeRow], total: Nanos) -> Vec<ListedKernel> {
+pub fn list_kernels(rows: &[TimeRow], total: Nanos) -> Vec<ListedKernel> {
     rows.iter()
         .enumerate()
         .map(|(index, row)| ListedKernel {
             name: row.name.clone(),
-            regex: Some(pattern(&row.name)),
+            regex: Some(name_pattern(&row.name)),
             description: Some(format!(
                 "Kernel #{} - {:.1}% of GPU time, {} calls",
                 index + 1,
@@ -34,26 +34,26 @@ pub fn listed(rows: &[TimeRow], total: Nanos) -> Vec<ListedKernel> {
 }
 
 /// The list as YAML; `source` is what it was made of.
-pub fn yaml(kernels: &[ListedKernel], source: &str) -> String {
+pub fn format_yaml(kernels: &[ListedKernel], source: &str) -> String {
     let mut text = format!(
         "# The kernels with the most GPU time in {source}, longest first.\n\
          # `regex` is what `ncu --kernel-name regex:…` matches on demangled names; widen it to profile a family of kernels.\n\
          kernels:\n"
     );
     for kernel in kernels {
-        text += &format!("-   name: {}\n", scalar(&kernel.name));
+        text += &format!("-   name: {}\n", yaml_scalar(&kernel.name));
         if let Some(regex) = &kernel.regex {
-            text += &format!("    regex: {}\n", scalar(regex));
+            text += &format!("    regex: {}\n", yaml_scalar(regex));
         }
         if let Some(description) = &kernel.description {
-            text += &format!("    description: {}\n", quoted(description));
+            text += &format!("    description: {}\n", yaml_quoted(description));
         }
     }
     text
 }
 
 /// `^name$` with every character that a pattern gives a meaning escaped, as Python's `re.escape` does.
-pub fn pattern(name: &str) -> String {
+pub fn name_pattern(name: &str) -> String {
     let mut pattern = String::from("^");
     for character in name.chars() {
         if r"\.^$*+?{}[]|()-&#~".contains(character) || character.is_whitespace() {
@@ -65,7 +65,7 @@ pub fn pattern(name: &str) -> String {
 }
 
 /// A scalar without quotes where YAML reads it back unchanged.
-fn scalar(text: &str) -> String {
+fn yaml_scalar(text: &str) -> String {
     let begins_plain = text
         .chars()
         .next()
@@ -82,10 +82,10 @@ fn scalar(text: &str) -> String {
     if is_plain {
         text.to_owned()
     } else {
-        quoted(text)
+        yaml_quoted(text)
     }
 }
 
-fn quoted(text: &str) -> String {
+fn yaml_quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

@@ -125,7 +125,7 @@ mod handler {
         PAGE_BYTES.load(Ordering::Acquire)
     }
 
-    /// Takes SIGBUS, once.
+    /// Installs the handler of SIGBUS, once per process.
     pub(super) fn install() {
         INSTALLED.call_once(|| {
             PAGE_BYTES.store(rustix::param::page_size(), Ordering::Release);

@@ -42,25 +42,25 @@ pub use self::torch::{Activity, Compile, Preset, TorchProfilerPlan, TorchProfile
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// Name of the experiment.
+    /// Name of the experiment; run directories and reports are named after it.
     pub experiment: String,
-    /// Where the model runs.
-    pub device: Place,
-    /// The model.
+    /// The device that the model runs on.
+    pub device: ModelPlace,
+    /// The model and where its files are.
     pub model: ModelPlan,
-    /// What it is fed.
+    /// The samples or synthetic prompts that the model is fed.
     pub dataset: DatasetPlan,
-    /// What runs it.
+    /// The program that runs the model, with its settings.
     pub runtime: RuntimePlan,
-    /// How much of it.
+    /// Batch size, lengths and number formats of the requests.
     pub workload: WorkloadPlan,
     /// What it is compared with.
     pub hardware: HardwarePlan,
-    /// Stages of the run.
+    /// The stages of the run, each on or off.
     pub pipeline: PipelinePlan,
-    /// Which files are left.
+    /// The kinds of files that the run writes.
     pub output: OutputPlan,
-    /// How tokens are generated.
+    /// How the model chooses and how many tokens it generates.
     pub infer: InferPlan,
     /// Devices that share the model, on paper.
     #[serde(default, skip_serializing_if = "Parallel::is_single")]
@@ -80,12 +80,11 @@ impl Plan {
 /// A place to compute: the CPU, one CUDA device, or a device that only torch knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(rename = "ModelPlace")]
-pub enum Place {
+pub enum ModelPlace {
     Cpu,
     /// The CUDA device of this index.
     Cuda(u32),
-    /// Apple's GPUs.
+    /// The GPU of an Apple computer, by Metal Performance Shaders.
     Mps,
     /// The Intel GPU of this index.
     Xpu(u32),
@@ -93,13 +92,13 @@ pub enum Place {
     Hpu(u32),
 }
 
-impl Place {
+impl ModelPlace {
     pub fn is_cuda(self) -> bool {
         matches!(self, Self::Cuda(_))
     }
 }
 
-impl TryFrom<String> for Place {
+impl TryFrom<String> for ModelPlace {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -120,13 +119,13 @@ impl TryFrom<String> for Place {
     }
 }
 
-impl From<Place> for String {
-    fn from(place: Place) -> Self {
+impl From<ModelPlace> for String {
+    fn from(place: ModelPlace) -> Self {
         place.to_string()
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ModelPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cpu => f.write_str("cpu"),
@@ -191,7 +190,6 @@ impl ModelPlan {
     }
 }
 
-/// Where weights come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadFormat {
@@ -206,7 +204,7 @@ pub enum LoadFormat {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatasetPlan {
-    /// Name of the dataset.
+    /// Name of the dataset in paths and reports.
     pub name: String,
     /// Its folder, or one text file; absent makes prompts up.
     pub root: Option<PathBuf>,
@@ -217,7 +215,7 @@ pub struct DatasetPlan {
     /// Tokens of the shortest synthetic prompt; the longest has `workload.prompt_tokens`, which all have where absent.
     #[serde(default)]
     pub min_prompt_tokens: Option<u64>,
-    /// Which samples, how often.
+    /// Which samples are used, in which order and how often.
     pub sampling: SamplingPlan,
 }
 
@@ -229,7 +227,7 @@ pub struct SamplingPlan {
     pub num_epochs: u64,
     /// Samples per epoch; all where absent.
     pub num_samples_per_epoch: Option<u64>,
-    /// Whether they are shuffled.
+    /// Whether samples are shuffled in each epoch.
     pub randomize: bool,
     /// Seed of the shuffle and of synthetic prompts.
     pub seed: Option<u64>,
@@ -238,34 +236,33 @@ pub struct SamplingPlan {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadPlan {
-    /// Requests that run together.
+    /// Number of requests that run together.
     pub batch_size: u64,
     /// Text tokens of each prompt.
     pub prompt_tokens: u64,
-    /// Tokens generated per request.
+    /// Number of tokens that each request generates; the first comes from prefill.
     pub new_tokens: u64,
     /// Tokens in the cache before the prompt.
     pub cached_tokens: u64,
-    /// Tokens per prefill chunk.
+    /// Prompt tokens that one prefill step takes; absent if prompts are not split into chunks.
     pub chunk_tokens: Option<u64>,
-    /// Number format of activations.
+    /// Number format of activations; the model's own if absent.
     pub dtype: Option<DType>,
-    /// Storage of the weights.
+    /// Format in which the weight matrices are stored; the model's own if absent.
     pub weights: Option<WeightFormat>,
     /// Number format of the KV cache.
     pub kv_dtype: Option<DType>,
-    /// How attention is counted.
+    /// Whether masked positions of attention are counted.
     pub attention: AttentionConvention,
-    /// Which logits prefill computes.
+    /// Positions of the prompt for which prefill computes logits.
     pub logits: Logits,
-    /// How latent attention decodes.
+    /// Whether latent attention (MLA) decodes on the compressed or the expanded cache.
     pub mla: MlaDecode,
-    /// Images of a sequence.
+    /// Number and size of the images in each sequence.
     pub images: Images,
 }
 
 impl WorkloadPlan {
-    /// As theory takes it.
     pub fn workload(&self) -> Workload {
         Workload {
             batch: self.batch_size,
@@ -300,7 +297,7 @@ pub struct PipelinePlan {
     /// CUDA, recorded by our own library.
     #[serde(default)]
     pub cupti: CuptiPlan,
-    /// Pass with torch.profiler.
+    /// The pass that torch's profiler records.
     #[serde(default)]
     pub torch_profiler: TorchProfilerPlan,
     /// The timeline of Nsight Systems.
@@ -309,10 +306,10 @@ pub struct PipelinePlan {
     /// The counters of Nsight Compute.
     #[serde(default)]
     pub ncu: NcuPlan,
-    /// Log of cuBLAS calls.
+    /// The log of the GEMMs that cuBLAS and cuBLASLt run.
     #[serde(default)]
     pub cublas_log: CublasLogPlan,
-    /// Inference of every sample.
+    /// The pass that runs inference once over every sample of the dataset.
     #[serde(default)]
     pub direct_inference: DirectInferencePlan,
 }
@@ -321,7 +318,7 @@ pub struct PipelinePlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StagePlan {
-    /// Whether it is done.
+    /// Whether the stage runs.
     pub enable: bool,
 }
 
@@ -346,11 +343,10 @@ fn is_kept() -> bool {
     true
 }
 
-/// How tokens are generated.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InferPlan {
-    /// Tokens generated per request.
+    /// Number of tokens that each request generates.
     pub max_new_tokens: u64,
     /// Whether tokens are drawn at random.
     pub do_sample: bool,

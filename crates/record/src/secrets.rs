@@ -57,7 +57,7 @@ const NAMES: [&str; 14] = [
 const NOT_A_VALUE: [&str; 7] = ["_env", "-env", "_file", "_path", "_id", "_name", "-name"];
 
 /// A value shorter than this is not looked for by itself: it would be found in words.
-const SHORTEST: usize = 8;
+const SECRET_MIN_BYTES: usize = 8;
 
 /// Characters that have a backslash before them in tables of Markdown.
 const MARKDOWN: &str = "|*_`<[\\";
@@ -75,18 +75,22 @@ const WINDOW: usize = 1 << 20;
 /// Each in every form that a file of a run may have it in.
 static KNOWN: OnceLock<Mutex<Vec<String>>> = OnceLock::new();
 
-/// The values of our own environment whose names say that they are secret, and those that [`remember`] added.
-fn known() -> &'static Mutex<Vec<String>> {
+/// The values of our own environment whose names say that they are secret, and those that [`remember_variables`] added.
+fn known_values() -> &'static Mutex<Vec<String>> {
     KNOWN.get_or_init(|| {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .filter(|(name, value)| is_secret(name, value));
-        Mutex::new(variables.flat_map(|(_, value)| forms(&value)).collect())
+        Mutex::new(
+            variables
+                .flat_map(|(_, value)| escaped_forms(&value))
+                .collect(),
+        )
     })
 }
 
 /// A value as it is, and as JSON, HTML and tables of Markdown have it where they must escape some of it.
-fn forms(value: &str) -> Vec<String> {
+fn escaped_forms(value: &str) -> Vec<String> {
     let html = [
         ('&', "&amp;"),
         ('<', "&lt;"),
@@ -167,7 +171,7 @@ fn base64_of_inner(bytes: &[u8], offset: usize) -> String {
 }
 
 /// Keeps the values of variables in mind whose names say that they are secret, such as those that a worker is given.
-pub fn remember<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) {
+pub fn remember_variables<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) {
     for (name, value) in variables {
         if is_secret(name, value) {
             add_known(value);
@@ -176,28 +180,28 @@ pub fn remember<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) {
 }
 
 /// Keeps a value in mind that the user said is a secret, such as the key of an endpoint, in every encoding of [`encoded_forms`].
-/// Values shorter than [`SHORTEST`] are not treated as secrets.
+/// Values shorter than [`SECRET_MIN_BYTES`] are not treated as secrets.
 pub fn remember_value(value: &str) {
-    if value.len() >= SHORTEST {
+    if value.len() >= SECRET_MIN_BYTES {
         add_known(value);
-        if let Ok(mut known) = known().lock() {
+        if let Ok(mut known) = known_values().lock() {
             known.extend(encoded_forms(value));
         }
     }
 }
 
 fn add_known(value: &str) {
-    if let Ok(mut known) = known().lock()
+    if let Ok(mut known) = known_values().lock()
         && !known.iter().any(|other| other == value)
     {
-        known.extend(forms(value));
+        known.extend(escaped_forms(value));
     }
 }
 
 /// `text` without the values that are kept in mind.
 pub fn without_known(text: &str) -> Cow<'_, str> {
     let mut clean = Cow::Borrowed(text);
-    if let Ok(known) = known().lock() {
+    if let Ok(known) = known_values().lock() {
         for value in known.iter().filter(|value| text.contains(value.as_str())) {
             clean = Cow::Owned(clean.replace(value, REDACTED));
         }
@@ -207,7 +211,7 @@ pub fn without_known(text: &str) -> Cow<'_, str> {
 
 /// Whether a variable should not be given to a program that keeps its environment: its name or its value says so.
 pub fn is_credential(name: &str, value: &str) -> bool {
-    is_secret(name, value) || matches!(redacted(value), Cow::Owned(_))
+    is_secret(name, value) || matches!(redact(value), Cow::Owned(_))
 }
 
 fn is_secret(name: &str, value: &str) -> bool {
@@ -217,40 +221,43 @@ fn is_secret(name: &str, value: &str) -> bool {
         part => name.contains(part),
     });
     let says_where = NOT_A_VALUE.iter().any(|end| name.ends_with(end));
-    names && !says_where && value.len() >= SHORTEST && !value.bytes().all(|b| b.is_ascii_digit())
+    names
+        && !says_where
+        && value.len() >= SECRET_MIN_BYTES
+        && !value.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// Where values stand in `text` that look like credentials: ends by starts, which may overlap.
-fn found(text: &str) -> BTreeMap<usize, usize> {
+fn credential_ranges(text: &str) -> BTreeMap<usize, usize> {
     let lower = text.to_ascii_lowercase();
-    let mut found: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut ends: BTreeMap<usize, usize> = BTreeMap::new();
     let mut add = |range: Range<usize>| {
-        let end = found.entry(range.start).or_default();
+        let end = ends.entry(range.start).or_default();
         *end = (*end).max(range.end);
     };
-    prefixed(text, &mut add);
-    bearers(text, &lower, &mut add);
-    in_urls(text, &mut add);
-    named(text, &lower, &mut add);
-    if let Ok(known) = known().lock() {
+    find_prefixed(text, &mut add);
+    find_bearers(text, &lower, &mut add);
+    find_in_urls(text, &mut add);
+    find_named(text, &lower, &mut add);
+    if let Ok(known) = known_values().lock() {
         for value in known.iter() {
             for start in memmem::find_iter(text.as_bytes(), value) {
                 add(start..start + value.len());
             }
         }
     }
-    found
+    ends
 }
 
 /// `text` without values that look like credentials.
-pub fn redacted(text: &str) -> Cow<'_, str> {
-    let found = found(text);
-    if found.is_empty() {
+pub fn redact(text: &str) -> Cow<'_, str> {
+    let ranges = credential_ranges(text);
+    if ranges.is_empty() {
         return Cow::Borrowed(text);
     }
     let mut clean = String::with_capacity(text.len());
     let mut at = 0;
-    for (start, end) in found {
+    for (start, end) in ranges {
         if start >= at {
             clean.push_str(&text[at..start]);
             clean.push_str(REDACTED);
@@ -262,13 +269,13 @@ pub fn redacted(text: &str) -> Cow<'_, str> {
 }
 
 /// `text` with values that look like credentials overwritten byte for byte; `None` where it has none.
-pub(crate) fn starred(text: &str) -> Option<Vec<u8>> {
-    let found = found(text);
-    if found.is_empty() {
+pub(crate) fn overwrite_with_stars(text: &str) -> Option<Vec<u8>> {
+    let ranges = credential_ranges(text);
+    if ranges.is_empty() {
         return None;
     }
     let mut clean = text.as_bytes().to_vec();
-    for (start, end) in found {
+    for (start, end) in ranges {
         clean[start..end].fill(b'*');
     }
     Some(clean)
@@ -276,8 +283,8 @@ pub(crate) fn starred(text: &str) -> Option<Vec<u8>> {
 
 /// Overwrites the values of secret variables in a file of another tool's format, byte for byte, so that every length and
 /// offset in it stays. The number of places.
-pub fn blank(file: &File) -> io::Result<u64> {
-    let values = match known().lock() {
+pub fn blank_file(file: &File) -> io::Result<u64> {
+    let values = match known_values().lock() {
         Ok(known) => known.clone(),
         Err(_) => Vec::new(),
     };
@@ -311,11 +318,11 @@ fn is_word(byte: u8) -> bool {
 }
 
 /// How many bytes from `at` on satisfy `is_part`.
-fn run(text: &[u8], at: usize, is_part: impl Fn(u8) -> bool) -> usize {
+fn run_length(text: &[u8], at: usize, is_part: impl Fn(u8) -> bool) -> usize {
     text[at..].iter().take_while(|&&byte| is_part(byte)).count()
 }
 
-fn prefixed(text: &str, add: &mut impl FnMut(Range<usize>)) {
+fn find_prefixed(text: &str, add: &mut impl FnMut(Range<usize>)) {
     let bytes = text.as_bytes();
     // Tables of Markdown have a backslash before each underscore.
     let escaped = PREFIXES.map(|(prefix, fewest)| (prefix.replace('_', "\\_"), fewest));
@@ -333,14 +340,14 @@ fn prefixed(text: &str, add: &mut impl FnMut(Range<usize>)) {
             }
             // Tokens of Hugging Face have no underscore, names of functions that begin alike do.
             let length = match prefix {
-                "hf_" | "hf\\_" => run(bytes, after, |byte| byte.is_ascii_alphanumeric()),
-                "AKIA" | "ASIA" => run(bytes, after, |byte| {
+                "hf_" | "hf\\_" => run_length(bytes, after, |byte| byte.is_ascii_alphanumeric()),
+                "AKIA" | "ASIA" => run_length(bytes, after, |byte| {
                     byte.is_ascii_uppercase() || byte.is_ascii_digit()
                 }),
                 prefix if prefix.contains('\\') => {
-                    run(bytes, after, |byte| is_word(byte) || byte == b'\\')
+                    run_length(bytes, after, |byte| is_word(byte) || byte == b'\\')
                 }
-                _ => run(bytes, after, is_word),
+                _ => run_length(bytes, after, is_word),
             };
             let value = &bytes[after..after + length];
             let varied =
@@ -362,9 +369,14 @@ fn web_tokens(bytes: &[u8], add: &mut impl FnMut(Range<usize>)) {
     let mut dots = [None; 3];
     for start in memmem::find_iter(bytes, "eyJ") {
         if start >= end {
-            end = start + run(bytes, start, |byte| is_word(byte) || byte == b'.');
-            let mut found = memchr::memrchr_iter(b'.', &bytes[start..end]).map(|at| start + at);
-            dots = [found.next(), found.next(), found.next()];
+            end = start + run_length(bytes, start, |byte| is_word(byte) || byte == b'.');
+            let mut dots_from_end =
+                memchr::memrchr_iter(b'.', &bytes[start..end]).map(|at| start + at);
+            dots = [
+                dots_from_end.next(),
+                dots_from_end.next(),
+                dots_from_end.next(),
+            ];
         }
         let has_two =
             dots[1].is_some_and(|dot| start < dot) && dots[2].is_none_or(|dot| start > dot);
@@ -378,24 +390,24 @@ fn web_tokens(bytes: &[u8], add: &mut impl FnMut(Range<usize>)) {
 /// texts of a list.
 fn private_keys(bytes: &[u8], add: &mut impl FnMut(Range<usize>)) {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=\\ \t\r\n".contains(&byte);
-    for found in memmem::find_iter(bytes, PEM) {
-        let label = &bytes[found.saturating_sub(PEM_LABEL)..found];
+    for mark in memmem::find_iter(bytes, PEM) {
+        let label = &bytes[mark.saturating_sub(PEM_LABEL)..mark];
         if memmem::rfind(label, b"BEGIN ").is_none() {
             continue;
         }
-        let start = found + PEM.len();
-        let listed = run(bytes, start, |byte| is_part(byte) || b"\",".contains(&byte));
+        let start = mark + PEM.len();
+        let listed = run_length(bytes, start, |byte| is_part(byte) || b"\",".contains(&byte));
         let is_closed = bytes[start + listed..].starts_with(b"-----END ");
         let length = if is_closed {
             listed
         } else {
-            run(bytes, start, is_part)
+            run_length(bytes, start, is_part)
         };
         let mut at = start;
         for text in bytes[start..start + length].split(|byte| b"\",".contains(byte)) {
             // The quote that may follow keeps its backslash.
             let key = text.strip_suffix(b"\\").unwrap_or(text);
-            if key.len() >= SHORTEST {
+            if key.len() >= SECRET_MIN_BYTES {
                 add(at..at + key.len());
             }
             at += text.len() + 1;
@@ -403,28 +415,28 @@ fn private_keys(bytes: &[u8], add: &mut impl FnMut(Range<usize>)) {
     }
 }
 
-fn bearers(text: &str, lower: &str, add: &mut impl FnMut(Range<usize>)) {
+fn find_bearers(text: &str, lower: &str, add: &mut impl FnMut(Range<usize>)) {
     for scheme in ["bearer ", "basic "] {
         for start in memmem::find_iter(lower.as_bytes(), scheme) {
             let after = start + scheme.len();
             let is_part = |byte: u8| is_word(byte) || b".~+/=".contains(&byte);
-            let length = run(text.as_bytes(), after, is_part);
+            let length = run_length(text.as_bytes(), after, is_part);
             let has_digit = text.as_bytes()[after..after + length]
                 .iter()
                 .any(u8::is_ascii_digit);
-            if length >= SHORTEST && has_digit {
+            if length >= SECRET_MIN_BYTES && has_digit {
                 add(after..after + length);
             }
         }
     }
 }
 
-/// `https://user:password@host`: the password.
-fn in_urls(text: &str, add: &mut impl FnMut(Range<usize>)) {
+/// Passes the range of each password in `https://user:password@host` to `add`.
+fn find_in_urls(text: &str, add: &mut impl FnMut(Range<usize>)) {
     let bytes = text.as_bytes();
     for start in memmem::find_iter(bytes, "://") {
         let after = start + 3;
-        let length = run(bytes, after, |byte| {
+        let length = run_length(bytes, after, |byte| {
             !byte.is_ascii_whitespace() && !b"/\"'<>?#".contains(&byte)
         });
         let authority = &bytes[after..after + length];
@@ -439,18 +451,18 @@ fn in_urls(text: &str, add: &mut impl FnMut(Range<usize>)) {
 }
 
 /// `API_KEY=value`, `"api_key": "value"`, `--api-key value`, `["--api-key", "value"]`.
-fn named(text: &str, lower: &str, add: &mut impl FnMut(Range<usize>)) {
+fn find_named(text: &str, lower: &str, add: &mut impl FnMut(Range<usize>)) {
     let bytes = text.as_bytes();
     for name in NAMES {
         // A word that repeats a name, and a value that has others in it, are looked at once: texts may be made of nothing else.
         let (mut word_end, mut value) = (0, 0..0);
-        for found in memmem::find_iter(lower.as_bytes(), name) {
-            if found < word_end {
+        for position in memmem::find_iter(lower.as_bytes(), name) {
+            if position < word_end {
                 continue;
             }
-            let before = bytes[..found].iter().rev().take_while(|b| is_word(**b));
-            let start = found - before.count();
-            word_end = found + run(bytes, found, is_word);
+            let before = bytes[..position].iter().rev().take_while(|b| is_word(**b));
+            let start = position - before.count();
+            word_end = position + run_length(bytes, position, is_word);
             let key = lower[start..word_end].trim_start_matches('-');
             let Some(at) = value_after(bytes, start, word_end) else {
                 continue;
@@ -458,7 +470,7 @@ fn named(text: &str, lower: &str, add: &mut impl FnMut(Range<usize>)) {
             value = if at < value.end {
                 at..value.end
             } else {
-                at..at + run(bytes, at, is_part_of_value)
+                at..at + run_length(bytes, at, is_part_of_value)
             };
             if is_secret(&key.replace('-', "_"), &text[value.clone()])
                 && looks_like_a_value(name, &text[value.clone()])
@@ -475,7 +487,7 @@ fn is_part_of_value(byte: u8) -> bool {
 
 /// Where the value of a name begins, if one follows.
 fn value_after(text: &[u8], start: usize, end: usize) -> Option<usize> {
-    let skip = |at: usize, set: &[u8]| at + run(text, at, |byte| set.contains(&byte));
+    let skip = |at: usize, set: &[u8]| at + run_length(text, at, |byte| set.contains(&byte));
     let is_flag = text[start] == b'-';
     // Quotes may be escaped, where JSON stands in a string of JSON.
     let mut at = skip(end, b"\\\"'");
@@ -577,10 +589,10 @@ mod tests {
             ("AKIAIOSFODNN7EXAMPLE".to_owned(), "AKIAIOSFODNN7EXAMPLE"),
         ];
         for (text, secret) in cases {
-            let clean = redacted(&text);
+            let clean = redact(&text);
             assert!(!clean.contains(secret), "{text} became {clean}");
             assert!(clean.contains(REDACTED), "{text} became {clean}");
-            assert_eq!(redacted(&clean), clean, "redacting twice changes nothing");
+            assert_eq!(redact(&clean), clean, "redacting twice changes nothing");
         }
     }
 
@@ -607,7 +619,7 @@ mod tests {
             "ghp_1",
         ] {
             let text = word.repeat((1 << 18) / word.len());
-            let clean = redacted(&text);
+            let clean = redact(&text);
             assert!(clean.len() <= text.len() * 4, "{word}");
         }
         // Each of them took minutes in a build without optimization.
@@ -622,20 +634,20 @@ mod tests {
                 "key:\n-----BEGIN {label}PRIVATE KEY-----\n{lines}-----END {label}PRIVATE KEY-----\nafter \\\" it"
             );
             let json = serde_json::to_string(&text).unwrap();
-            let clean = redacted(&text);
+            let clean = redact(&text);
             assert!(
                 !clean.contains("MIIE") && !clean.contains("ggSj"),
                 "{clean}"
             );
             assert!(clean.ends_with("-----\nafter \\\" it"), "{clean}");
-            let clean: String = serde_json::from_str(&redacted(&json)).expect("still JSON");
+            let clean: String = serde_json::from_str(&redact(&json)).expect("still JSON");
             assert!(
                 !clean.contains("MIIE") && clean.contains(REDACTED),
                 "{clean}"
             );
         }
         let public = format!("-----BEGIN PUBLIC KEY-----\n{lines}-----END PUBLIC KEY-----");
-        assert_eq!(redacted(&public), public);
+        assert_eq!(redact(&public), public);
         let list: Vec<&str> = ["-----BEGIN PRIVATE KEY-----"]
             .into_iter()
             .chain(lines.lines())
@@ -643,12 +655,12 @@ mod tests {
             .collect();
         let compact = serde_json::to_string(&list).unwrap();
         for json in [compact, serde_json::to_string_pretty(&list).unwrap()] {
-            let clean: Vec<String> = serde_json::from_str(&redacted(&json)).expect("still JSON");
+            let clean: Vec<String> = serde_json::from_str(&redact(&json)).expect("still JSON");
             assert_eq!(clean[1..3], [REDACTED, REDACTED]);
             assert_eq!(clean[4], "unchanged");
         }
         let cut = r#"{"log": "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg\""}"#;
-        assert!(serde_json::from_str::<serde_json::Value>(&redacted(cut)).is_ok());
+        assert!(serde_json::from_str::<serde_json::Value>(&redact(cut)).is_ok());
     }
 
     #[test]
@@ -669,18 +681,18 @@ mod tests {
             "tokens: 12345678",
             "\"sha256\": \"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"",
         ] {
-            assert_eq!(redacted(text), text);
+            assert_eq!(redact(text), text);
         }
     }
 
     #[test]
     fn values_of_variables_go_from_every_text() {
-        remember([("WORKER_SECRET", "xyzzy-plugh"), ("HOME", "/home/someone")]);
-        assert_eq!(redacted("it said xyzzy-plugh!"), "it said (redacted)!");
-        assert_eq!(redacted("/home/someone"), "/home/someone");
+        remember_variables([("WORKER_SECRET", "xyzzy-plugh"), ("HOME", "/home/someone")]);
+        assert_eq!(redact("it said xyzzy-plugh!"), "it said (redacted)!");
+        assert_eq!(redact("/home/someone"), "/home/someone");
         remember_value("first line\nsecond \"line\"");
         let json = serde_json::to_string("x first line\nsecond \"line\" y").unwrap();
-        assert_eq!(redacted(&json), "\"x (redacted) y\"");
+        assert_eq!(redact(&json), "\"x (redacted) y\"");
     }
 
     /// RFC 4648 has `Zm9vYmFy` for `foobar`.
@@ -707,7 +719,7 @@ mod tests {
             let clean = without_known(text).into_owned();
             assert!(clean.contains(REDACTED), "{text} became {clean}");
             assert!(clean.len() < REDACTED.len() + 20, "{text} became {clean}");
-            assert_eq!(redacted(text), clean);
+            assert_eq!(redact(text), clean);
         }
     }
 
@@ -725,13 +737,13 @@ mod tests {
         ];
         for form in forms {
             let text = format!("a {form} b");
-            assert_eq!(redacted(&text), "a (redacted) b", "{form}");
+            assert_eq!(redact(&text), "a (redacted) b", "{form}");
             assert_eq!(without_known(&text), "a (redacted) b", "{form}");
         }
         let table = format!("| {} |", HF.replace('_', "\\_"));
-        assert_eq!(redacted(&table), "| (redacted) |");
+        assert_eq!(redact(&table), "| (redacted) |");
         let table = "| ghp\\_Ab1\\_Ab1Ab1Ab1Ab1Ab1Ab1 |";
-        assert_eq!(redacted(table), "| (redacted) |");
+        assert_eq!(redact(table), "| (redacted) |");
         remember_value("EMPTY");
         assert_eq!(without_known("EMPTY"), "EMPTY");
     }

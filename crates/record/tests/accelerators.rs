@@ -99,14 +99,14 @@ fn an_ascend_trace_is_read_by_names_and_arrows() {
             trace.kernels.external[kernel],
             trace.kernels.correlation[kernel],
         );
-        let found = trace.hosts.rows().find(|host| {
+        let host = trace.hosts.rows().find(|host| {
             host.kind == kind
                 && match kind {
                     HostKind::OPERATOR => host.external == external && external != 0,
                     _ => host.correlation == correlation && correlation != 0,
                 }
         });
-        found.map(|host| trace.text(host.name))
+        host.map(|host| trace.text(host.name))
     };
     assert_eq!(owner(0, HostKind::OPERATOR), Some("aclnnMm"));
     assert_eq!(owner(1, HostKind::OPERATOR), Some("aclnnMm"));

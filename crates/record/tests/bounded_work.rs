@@ -116,11 +116,11 @@ fn many_communicators_and_many_ranks_of_one() {
         lines += &format!("{{\"id\":\"x\",\"rank\":{number}}}\n");
     }
     lines += r#"{"id":"x","coll_perf":{"coll":"AllReduce","coll_msg_size_bytes":8}}"#;
-    let Ok(Profile::Communication(found)) = read("nccl_inspector", lines) else {
+    let Ok(Profile::Communication(communication)) = read("nccl_inspector", lines) else {
         panic!("not read");
     };
-    assert_eq!(found.communicators.len(), 100_001);
-    assert_eq!(found.communicators[1].seen.len(), 100_000);
+    assert_eq!(communication.communicators.len(), 100_001);
+    assert_eq!(communication.communicators[1].seen.len(), 100_000);
 }
 
 /// Records have the numbers of names. Each name was hashed for each of its records, and found by looking through all kinds.

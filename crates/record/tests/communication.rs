@@ -12,19 +12,19 @@ fn root() -> PathBuf {
 }
 
 fn read(file: &str, format: &str) -> Communication {
-    let (found, profile) =
+    let (importer, profile) =
         import::import(&root().join(file), &Limits::default()).expect("a profile that can be read");
-    assert_eq!(found, format);
+    assert_eq!(importer, format);
     match profile {
-        Profile::Communication(found) => *found,
+        Profile::Communication(communication) => *communication,
         _ => panic!("{file} is of a communication library"),
     }
 }
 
 #[test]
 fn a_debug_log_of_one_rank() {
-    let found = read("fixtures/h200/nccl_debug.log", "nccl_log");
-    let versions: Vec<(&str, &str)> = found
+    let communication = read("fixtures/h200/nccl_debug.log", "nccl_log");
+    let versions: Vec<(&str, &str)> = communication
         .versions
         .iter()
         .map(|(name, version)| (name.as_str(), version.as_str()))
@@ -37,8 +37,8 @@ fn a_debug_log_of_one_rank() {
             ("network", "Socket")
         ]
     );
-    let [group] = found.communicators.as_slice() else {
-        panic!("one communicator: {:?}", found.communicators);
+    let [group] = communication.communicators.as_slice() else {
+        panic!("one communicator: {:?}", communication.communicators);
     };
     assert_eq!(group.id, "0xc021225b1a6c66bb");
     assert_eq!(
@@ -50,15 +50,15 @@ fn a_debug_log_of_one_rank() {
         (Some(64), Some(0), Some(64))
     );
     assert_eq!(group.init_ns, Some(Nanos(550_000_000)));
-    let [calls] = found.collectives.as_slice() else {
-        panic!("one size: {:?}", found.collectives);
+    let [calls] = communication.collectives.as_slice() else {
+        panic!("one size: {:?}", communication.collectives);
     };
     assert_eq!(
         (calls.collective.as_str(), calls.calls, calls.ranks),
         ("AllReduce", 3, 1)
     );
     assert_eq!(calls.bytes, Some(Bytes(4 << 20)));
-    let text = serde_json::to_string(&found).expect("plain data");
+    let text = serde_json::to_string(&communication).expect("plain data");
     assert!(
         !text.contains("192.0.2.2") && !text.contains("eth0"),
         "addresses are not kept: {text}"
@@ -69,16 +69,16 @@ fn a_debug_log_of_one_rank() {
 fn dumps_of_the_flight_recorder_of_two_ranks_are_one() {
     let mut record = RunRecord::default();
     for rank in 0..2 {
-        let found = read(
+        let dump = read(
             "fuzz/corpus/flight_recorder/protocol2.pickle",
             "flight_recorder",
         );
         let file = format!("nccl_trace_rank_{rank}");
-        let added = record.add_profile(&file, Profile::Communication(Box::new(found)));
+        let added = record.add_profile(&file, Profile::Communication(Box::new(dump)));
         added.expect("any number of dumps");
     }
-    let found = record.communication.as_ref().expect("two dumps");
-    let pending: Vec<_> = found
+    let communication = record.communication.as_ref().expect("two dumps");
+    let pending: Vec<_> = communication
         .pending
         .iter()
         .map(|pending| (pending.rank, pending.sequence, pending.source.as_deref()))
@@ -90,14 +90,14 @@ fn dumps_of_the_flight_recorder_of_two_ranks_are_one() {
             (Some(1), 2, Some("train.py:12 step"))
         ]
     );
-    assert_eq!(found.versions["nccl"], "2.27.3");
-    let last: Vec<i64> = found
+    assert_eq!(communication.versions["nccl"], "2.27.3");
+    let last: Vec<i64> = communication
         .progress
         .iter()
         .map(|progress| progress.completed)
         .collect();
     assert_eq!(last, [1, 1]);
-    let calls = &found.collectives[0];
+    let calls = &communication.collectives[0];
     assert_eq!(
         (calls.collective.as_str(), calls.ranks, calls.bytes),
         ("all_reduce", 2, Some(Bytes(1 << 20)))
@@ -133,10 +133,10 @@ fn kineto_says_what_a_collective_is_on_the_host_and_at_the_kernel() {
     assert_eq!(table.len(), 3);
     let at = |name: &str, on_device: bool| {
         let mut rows = 0..table.len();
-        let found = rows.find(|&row| {
+        let row = rows.find(|&row| {
             trace.text(table.name[row]) == name && (table.correlation[row] != 0) == on_device
         });
-        table.row(found.expect("a row"))
+        table.row(row.expect("a row"))
     };
     for on_device in [false, true] {
         let row = at("allreduce", on_device);

@@ -23,21 +23,21 @@ fn read(content: &[u8]) -> Result<(&'static str, Profile), ImportError> {
 
 fn samples(name: &str, format: &str) -> Samples {
     match read(&support::unpacked(name)).unwrap() {
-        (found, Profile::Telemetry(samples)) if found == format => *samples,
-        (found, other) => panic!("{name} was read as {found}: {other:?}"),
+        (importer, Profile::Telemetry(samples)) if importer == format => *samples,
+        (importer, other) => panic!("{name} was read as {importer}: {other:?}"),
     }
 }
 
 #[test]
 fn nvml_csv_is_read_as_it_is_written() {
-    let found = samples("h200/nvml.csv", "nvml_csv");
+    let imported = samples("h200/nvml.csv", "nvml_csv");
     let text = String::from_utf8(support::unpacked("h200/nvml.csv")).unwrap();
     let rows: Vec<Vec<f64>> = text
         .lines()
         .skip(1)
         .map(|line| line.split(',').map(|cell| cell.parse().unwrap()).collect())
         .collect();
-    let gpu = &found.gpus[0];
+    let gpu = &imported.gpus[0];
     assert_eq!(gpu.rows.len(), rows.len());
     assert_eq!(gpu.memory_total_bytes, Some(Bytes(143_771 << 20)));
     let mean = |column: usize| rows.iter().map(|row| row[column]).sum::<f64>() / rows.len() as f64;
@@ -50,12 +50,12 @@ fn nvml_csv_is_read_as_it_is_written() {
     assert!((gpu.rows.last().unwrap().time_ns.seconds() - span).abs() < 1e-6);
     // Samples of 20 Hz, give or take what a reading takes.
     assert!(
-        (40_000_000..70_000_000).contains(&found.period_ns.0),
+        (40_000_000..70_000_000).contains(&imported.period_ns.0),
         "{:?}",
-        found.period_ns
+        imported.period_ns
     );
     // What a run writes is read again.
-    let written = found.nvml_csv().unwrap();
+    let written = imported.nvml_csv().unwrap();
     let (_, Profile::Telemetry(again)) = read(written.as_bytes()).unwrap() else {
         panic!("telemetry")
     };
@@ -116,9 +116,9 @@ fn every_column_of_dmon_has_its_unit() {
                     1     71     33      -      0      0   2619    345      0      1      0      1      0      0\n";
     let later = "    0    701     70     80    100     60   2619   1500     35      1   3072      5      -      -\n    \
                      1     71     33      -      0      0   2619    345      0      0      0      1      0      0\n";
-    let found = telemetry(&format!("{header}{rows}{header}{later}"));
-    assert_eq!(found.gpus.len(), 2);
-    let [first, second] = &found.gpus[0].rows[..] else {
+    let imported = telemetry(&format!("{header}{rows}{header}{later}"));
+    assert_eq!(imported.gpus.len(), 2);
+    let [first, second] = &imported.gpus[0].rows[..] else {
         panic!("two rows");
     };
     assert_eq!(
@@ -146,7 +146,7 @@ fn every_column_of_dmon_has_its_unit() {
     );
     assert_eq!((second.pcie_rx, second.pcie_tx), (None, None));
     assert_eq!(second.time_ns, Nanos(1_000_000_000));
-    let other = &found.gpus[1].rows[0];
+    let other = &imported.gpus[1].rows[0];
     assert_eq!(other.memory_temperature_c, None);
     assert_eq!(
         other.throttle_reasons.unwrap().to_string(),
@@ -189,8 +189,8 @@ fn queries_of_older_drivers_are_read_by_their_names() {
             "[Unknown Error]"
         ),
     );
-    let found = telemetry(&text);
-    let [hot, other] = &found.gpus[..] else {
+    let imported = telemetry(&text);
+    let [hot, other] = &imported.gpus[..] else {
         panic!("two GPUs");
     };
     assert_eq!(
@@ -218,7 +218,11 @@ fn queries_of_older_drivers_are_read_by_their_names() {
     );
     assert_eq!(other.rows[0].power_w, None);
     assert_eq!(other.rows[0].throttle_reasons.unwrap().0, 0);
-    let codes: Vec<&str> = found.issues.iter().map(|one| one.code.as_str()).collect();
+    let codes: Vec<&str> = imported
+        .issues
+        .iter()
+        .map(|one| one.code.as_str())
+        .collect();
     assert_eq!(codes, ["gpu_telemetry.one_moment"]);
 }
 
@@ -294,10 +298,10 @@ fn logs_of_cublas_have_every_gemm() {
     assert_eq!((calls(&cublas), calls(&lt)), (196, 340));
     // The head of a model with 896 features and 151,936 words, of one token.
     let head = |rows: &[GemmRow]| {
-        let found = rows
+        let row = rows
             .iter()
             .find(|row| (row.m, row.n, row.k) == (151_936, 1, 896));
-        found.map(|row| (row.calls, row.dtype.clone(), row.transposed))
+        row.map(|row| (row.calls, row.dtype.clone(), row.transposed))
     };
     assert_eq!(head(&cublas), head(&lt));
     assert_eq!(head(&lt).unwrap(), (1, "R_16BF".to_owned(), [true, false]));

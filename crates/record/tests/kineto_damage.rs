@@ -309,7 +309,7 @@ fn a_damaged_trace_file_is_refused() {
     fs::write(&path, &newer).unwrap();
     assert!(matches!(
         Trace::load(&path),
-        Err(TraceFileError::Version { found: 99, .. })
+        Err(TraceFileError::Version { version: 99, .. })
     ));
     assert!(matches!(
         Trace::load(folder.path()),

@@ -48,11 +48,11 @@ fn read(content: &str) -> Trace {
 }
 
 fn issue<'t>(trace: &'t Trace, code: &str) -> &'t Issue {
-    let found = trace
+    let issue = trace
         .issues
         .iter()
         .find(|issue| issue.code.as_str() == code);
-    found.unwrap_or_else(|| panic!("no {code} among {:?}", trace.issues))
+    issue.unwrap_or_else(|| panic!("no {code} among {:?}", trace.issues))
 }
 
 /// Takes the space between tokens away.

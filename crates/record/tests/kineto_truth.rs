@@ -124,9 +124,9 @@ fn check(name: &str) -> String {
     let (trace, digest) = support::check_timeline(&format!("h200/{name}.json.gz"), "kineto");
     let expected = fs::read(support::fixture(&format!("h200/{name}.counts.json"))).unwrap();
     let expected: Value = serde_json::from_slice(&expected).unwrap();
-    let found = counts(&trace);
+    let counted = counts(&trace);
     for (key, value) in expected.as_object().unwrap() {
-        assert_eq!(&found[key], value, "{name}: {key}");
+        assert_eq!(&counted[key], value, "{name}: {key}");
     }
     digest
 }
@@ -141,22 +141,17 @@ fn stacks_and_memory_fixture() {
     insta::assert_snapshot!(check("torch_full"));
 }
 
-/// The counts in the repository are what the recipe gives, where Python is there to ask.
+/// The counts in the repository are what the recipe gives.
 #[test]
+#[ignore = "live: needs Python"]
 fn counts_are_what_python_counts() {
     for name in ["torch_shapes", "torch_full"] {
         let python = env::var_os("LLMPROF_PYTHON").unwrap_or_else(|| "python3".into());
-        let recipe = Command::new(python)
+        let output = Command::new(python)
             .arg(support::fixture("kineto_counts.py"))
             .arg(support::fixture(&format!("h200/{name}.json.gz")))
-            .output();
-        let output = match recipe {
-            Ok(output) => output,
-            Err(error) if env::var_os("LLMPROF_REQUIRE_PYTHON").is_some() => {
-                panic!("no Python: {error}")
-            }
-            Err(_) => return,
-        };
+            .output()
+            .unwrap();
         let live: Value = serde_json::from_slice(&output.stdout).unwrap();
         let stored = fs::read(support::fixture(&format!("h200/{name}.counts.json"))).unwrap();
         assert_eq!(live, serde_json::from_slice::<Value>(&stored).unwrap());
@@ -183,7 +178,7 @@ fn sqlite_export_has_the_same_sums() {
     let trace = support::import_bytes(&support::unpacked("h200/torch_full.json.gz")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.sqlite");
-    trace.write_sqlite(&path).unwrap();
+    trace.write_sqlite(&path, |_| Ok(())).unwrap();
     let database = rusqlite::Connection::open(&path).unwrap();
     let number = |query: &str| {
         database
@@ -218,7 +213,7 @@ fn sqlite_export_has_the_same_sums() {
         }
     );
     assert_eq!(
-        number("SELECT max(allocated) FROM memory"),
+        number("SELECT max(allocated) FROM memory_events"),
         *trace.memory.allocated.iter().max().unwrap() as i64
     );
     assert_eq!(number("SELECT count(DISTINCT id) FROM inputs"), {
@@ -233,7 +228,7 @@ fn sqlite_export_has_the_same_sums() {
         used.count() as i64
     });
     assert!(
-        trace.write_sqlite(&path).is_err(),
+        trace.write_sqlite(&path, |_| Ok(())).is_err(),
         "an export does not overwrite"
     );
 }

@@ -135,9 +135,11 @@ fn the_details_page_agrees_with_the_raw_page() {
                 .number(wide, metric)
                 .unwrap_or_else(|| panic!("{metric}"));
             let shown = long.readings.iter().find_map(|reading| {
-                let found = details.describe(reading.metric).expect("metric");
+                let described = details.describe(reading.metric).expect("metric");
                 match reading.value {
-                    Value::Number(number) if found.section == section && found.name == label => {
+                    Value::Number(number)
+                        if described.section == section && described.name == label =>
+                    {
                         Some(number)
                     }
                     _ => None,
@@ -457,8 +459,11 @@ fn tensor_intensities_are_the_corrected_ones() {
         let launch = ranked(&counters, rank);
         assert_eq!(counters.tensor_operations(launch), Some(operations));
         let point = counters.tensor_point(launch).expect("point");
-        let found = point.intensity().expect("traffic");
-        assert!((found / intensity - 1.0).abs() < 2e-4, "{rank}: {found}");
+        let measured = point.intensity().expect("traffic");
+        assert!(
+            (measured / intensity - 1.0).abs() < 2e-4,
+            "{rank}: {measured}"
+        );
         assert!(
             (point.rate.0 / 1e12 / teraflops - 1.0).abs() < 2e-4,
             "{rank}: {}",
@@ -699,9 +704,9 @@ fn other_locales_write_the_same_numbers() {
                     cell.to_owned()
                 }
             });
-            let found = ncu_csv::read(&text, "page").expect("a page");
-            assert_eq!(codes(&found), codes(&plain), "{name} {group:?}");
-            assert!(found.launches == plain.launches, "{name} {group:?}");
+            let grouped = ncu_csv::read(&text, "page").expect("a page");
+            assert_eq!(codes(&grouped), codes(&plain), "{name} {group:?}");
+            assert!(grouped.launches == plain.launches, "{name} {group:?}");
         }
     }
     // Two notations on one page are an issue; so is a page whose numbers fit both.
@@ -712,13 +717,16 @@ fn other_locales_write_the_same_numbers() {
             values[0], values[1]
         )
     };
-    let found = |values| ncu_csv::read(page(values).as_bytes(), "page").expect("a page");
-    assert_eq!(codes(&found(["6,75", "6.75"])), ["ncu.two_notations"]);
-    assert_eq!(codes(&found(["1,234", "5,678"])), ["ncu.notation_assumed"]);
-    assert_eq!(codes(&found(["1,234", "5,67"])), Vec::<&str>::new());
-    let commas = found(["1,234", "5,67"]);
+    let read_page = |values| ncu_csv::read(page(values).as_bytes(), "page").expect("a page");
+    assert_eq!(codes(&read_page(["6,75", "6.75"])), ["ncu.two_notations"]);
+    assert_eq!(
+        codes(&read_page(["1,234", "5,678"])),
+        ["ncu.notation_assumed"]
+    );
+    assert_eq!(codes(&read_page(["1,234", "5,67"])), Vec::<&str>::new());
+    let commas = read_page(["1,234", "5,67"]);
     assert_eq!(commas.number(&commas.launches[0], "a"), Some(1234.0));
-    let points = found(["1,234", "5.67"]);
+    let points = read_page(["1,234", "5.67"]);
     assert_eq!(points.number(&points.launches[0], "a"), Some(1_234_000.0));
 }
 
@@ -803,18 +811,18 @@ fn a_summary_per_kernel_has_the_means_of_its_launches() {
     }
     let page = writer.into_inner().expect("memory takes it");
     assert!(ncu_csv::sniff(&page));
-    let found = ncu_csv::read(&page, "summary.csv").expect("a summary");
-    assert_eq!(codes(&found), ["ncu.means_of_launches"]);
-    assert_eq!(found.launches.len(), groups.len());
-    let launches = &found.issues[0].values["launches"];
+    let summary = ncu_csv::read(&page, "summary.csv").expect("a summary");
+    assert_eq!(codes(&summary), ["ncu.means_of_launches"]);
+    assert_eq!(summary.launches.len(), groups.len());
+    let launches = &summary.issues[0].values["launches"];
     assert_eq!(launches.as_u64(), Some(40));
-    let values: Vec<f64> = found
+    let values: Vec<f64> = summary
         .launches
         .iter()
-        .flat_map(|launch| METRICS.map(|metric| found.number(launch, metric).expect("a mean")))
+        .flat_map(|launch| METRICS.map(|metric| summary.number(launch, metric).expect("a mean")))
         .collect();
-    for (found, mean) in values.iter().zip(&expected) {
-        assert!((found - mean).abs() < 1e-3, "{found} {mean}");
+    for (value, mean) in values.iter().zip(&expected) {
+        assert!((value - mean).abs() < 1e-3, "{value} {mean}");
     }
-    assert_eq!(found.launches[0].compute_capability, "9.0");
+    assert_eq!(summary.launches[0].compute_capability, "9.0");
 }

@@ -66,7 +66,7 @@ fn every_metric_of_the_raw_page_is_in_the_report() {
             };
             let metric = page.describe(reading.metric).expect("metric");
             // A page shows the number of instances of these; the report has each of them.
-            let Some(found) = report.number(own, &metric.name) else {
+            let Some(value) = report.number(own, &metric.name) else {
                 continue;
             };
             // The page divides these by 1000 twice.
@@ -76,8 +76,8 @@ fn every_metric_of_the_raw_page_is_in_the_report() {
             // Two decimals or more of the printed unit.
             let step = 1e-6 * expected.abs() + 0.0051 * scale(&reading.printed_unit);
             assert!(
-                (found - expected).abs() <= step,
-                "{}: {found} and {expected} {}",
+                (value - expected).abs() <= step,
+                "{}: {value} and {expected} {}",
                 metric.name,
                 reading.printed_unit
             );
@@ -189,9 +189,9 @@ fn block_ends(bytes: &[u8]) -> Vec<usize> {
 /// A report cut at a byte has the launches before it, and says so unless nothing shows that there was more.
 fn check_cut(bytes: &[u8], cut: usize) {
     let whole = ncu_report::read(bytes, "report");
-    let found = ncu_report::read(&bytes[..cut], "report");
-    assert!(found.launches.len() < 12);
-    for (launch, of_whole) in found.launches.iter().zip(&whole.launches) {
+    let partial = ncu_report::read(&bytes[..cut], "report");
+    assert!(partial.launches.len() < 12);
+    for (launch, of_whole) in partial.launches.iter().zip(&whole.launches) {
         // What the device is stands behind the first launch, and is added to the readings of all.
         let mut expected = of_whole.clone();
         expected
@@ -200,7 +200,7 @@ fn check_cut(bytes: &[u8], cut: usize) {
         expected.readings.truncate(launch.readings.len());
         assert_eq!(launch, &expected);
     }
-    let is_said = found
+    let is_said = partial
         .issues
         .iter()
         .any(|issue| issue.code.as_str() == "ncu.cut_report");
@@ -290,15 +290,15 @@ fn attributes_times_launches_are_bounded_by_the_size_of_the_file() {
     let launch = [varint(1, 1), message(7, b"k")].concat();
     let attribute = message(3, &[message(1, b"a"), message(2, &varint(4, 1))].concat());
     let bytes = report_of(&vec![launch; 15_000], &attribute.repeat(20_000));
-    let found = ncu_report::read(&bytes, "report");
-    assert_eq!(found.launches.len(), 15_000);
-    let readings: usize = found
+    let counters = ncu_report::read(&bytes, "report");
+    assert_eq!(counters.launches.len(), 15_000);
+    let readings: usize = counters
         .launches
         .iter()
         .map(|launch| launch.readings.len())
         .sum();
     assert!(readings <= bytes.len() / 16, "{readings}");
-    let codes: Vec<_> = found
+    let codes: Vec<_> = counters
         .issues
         .iter()
         .map(|issue| issue.code.as_str())
@@ -332,8 +332,8 @@ fn long_names_are_not_copied_for_every_message() {
         message(0, &state)[1..].to_vec(),
     ]
     .concat();
-    let found = ncu_report::read(&report_of(&[launch], &[]), "report");
-    let launch = &found.launches[0];
+    let counters = ncu_report::read(&report_of(&[launch], &[]), "report");
+    let launch = &counters.launches[0];
     assert_eq!((launch.rules.len(), launch.ranges.len()), (10_000, 10_000));
     assert!(
         launch
@@ -352,6 +352,6 @@ fn absurd_counts_saturate() {
         .flat_map(|number| [&[number << 3][..], &huge].concat())
         .collect();
     let bytes = [b"NVR\0".to_vec(), with_length(&[]), with_length(&header)].concat();
-    let found = ncu_report::read(&bytes, "report");
-    assert_eq!(found.issues[0].count, u64::MAX);
+    let counters = ncu_report::read(&bytes, "report");
+    assert_eq!(counters.issues[0].count, u64::MAX);
 }

@@ -654,7 +654,7 @@ fn the_wrong_kind_of_database_is_refused_with_its_tables() {
     let empty = tempfile::tempdir().expect("folder");
     assert!(matches!(
         imported(empty.path()),
-        Err(ImportError::NotAFile { .. })
+        Err(ImportError::Directory { .. })
     ));
 }
 

@@ -43,7 +43,7 @@ fn read(files: &[Vec<u8>]) -> Trace {
     for (number, bytes) in files.iter().enumerate() {
         std::fs::write(folder.path().join(format!("{number}.wire")), bytes).expect("it is written");
     }
-    let files = wire::files(folder.path()).expect("the folder is there");
+    let files = wire::wire_files(folder.path()).expect("the folder is there");
     wire::read_files(&files, &Limits::default()).expect("some file can be read")
 }
 
@@ -145,7 +145,7 @@ fn programs_of_cupy_and_triton() {
 
 #[test]
 fn workers_of_a_process_each_keep_their_numbers() {
-    let files = wire::files(&support::fixture("h200/cupti/forks")).unwrap();
+    let files = wire::wire_files(&support::fixture("h200/cupti/forks")).unwrap();
     let trace = wire::read_files(&files, &Limits::default()).unwrap();
     // Two forked workers, which Python ends by `_exit`, and two that were spawned.
     assert_eq!(trace.kernels.len(), 301 + 601 + 302 + 602);

@@ -12,13 +12,14 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
   const meta = JSON.parse(figure.querySelector("script.meta").textContent);
   const rows = decode(figure.querySelector("script.events").textContent, meta.rows);
   const total = rows.reduce((sum, row) => sum + row.start.length, 0);
-  const span = Math.max(meta.span_ns, 1);
+  // Zero is the start of the recording; the first event that is drawn may begin later.
+  const firstNs = meta.first_ns, endNs = Math.max(meta.end_ns, firstNs + 1), span = endNs - firstNs;
   const least = Math.min(span, 100);
   const rowHeight = Math.max(7, Math.min(18, Math.floor(560 / Math.max(rows.length, 1))));
   const lanes = layout();
   const height = AXIS + lanes.reduce((sum, lane) => sum + lane.rows.length * rowHeight + GAP, 0) + 4;
   const redraws = [];
-  let GUTTER = 150, width = 0, ratio = 1, image = null, from = 0, to = span, scheduled = false, theme = null, found = null, selected = null;
+  let GUTTER = 150, width = 0, ratio = 1, image = null, from = firstNs, to = endNs, scheduled = false, theme = null, found = null, selected = null;
 
   function decode(text, counts) {
     const binary = atob(text);
@@ -279,7 +280,7 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
 
   function show(begin, end) {
     const extent = Math.min(Math.max(end - begin, least), span);
-    from = Math.min(Math.max(begin, 0), span - extent);
+    from = Math.min(Math.max(begin, firstNs), endNs - extent);
     to = from + extent;
     schedule();
   }
@@ -312,7 +313,7 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
   new ResizeObserver(resize).observe(figure);
   resize();
   figure.timeline = {
-    show, draw, schedule, redraws, canvas, total, rows, meta, span, time, under, duration,
+    show, draw, schedule, redraws, canvas, total, rows, meta, span, firstNs, endNs, time, under, duration,
     get GUTTER() { return GUTTER; },
     get window() { return [from, to]; },
     get width() { return width; },

@@ -2,7 +2,7 @@
 "use strict";
 for (const figure of document.querySelectorAll("figure.timeline")) {
   const { timeline } = figure;
-  const { canvas, rows, meta, span, show, duration } = timeline;
+  const { canvas, rows, meta, firstNs, endNs, show, duration } = timeline;
   const find = figure.querySelector(".find");
   const details = figure.querySelector(".details");
   const zoom = (factor, center) => {
@@ -14,7 +14,7 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
     show(from + (to - from) * share, to + (to - from) * share);
   };
   const actions = {
-    in: () => zoom(0.5), out: () => zoom(2), left: () => move(-0.25), right: () => move(0.25), all: () => show(0, span),
+    in: () => zoom(0.5), out: () => zoom(2), left: () => move(-0.25), right: () => move(0.25), all: () => show(firstNs, endNs),
     next: () => jump(1), previous: () => jump(-1),
   };
   figure.querySelector(".controls").addEventListener("click", (event) => {

@@ -4,10 +4,9 @@ pub(crate) use llmprof_analysis::assumption::Assumption;
 pub(crate) use llmprof_analysis::attribution::kernels::KernelRow;
 pub(crate) use llmprof_analysis::attribution::operators::{OperatorRow, ShapeRow};
 pub(crate) use llmprof_analysis::bottleneck::{ClassReason, Limits, PhaseClass};
-pub(crate) use llmprof_analysis::causes::{Cause, CauseKind, PhaseGain, Place};
+pub(crate) use llmprof_analysis::causes::{Cause, CauseKind, CausePlace, PhaseGain};
 pub(crate) use llmprof_analysis::counters::{
-    Advice, CountersAnalysis, DerivedKernels, DerivedRow, LaunchRow as CountedLaunch, Point,
-    percentages,
+    Advice, CountedLaunch, CounterPoint, CountersAnalysis, DerivedKernels, DerivedRow, percentages,
 };
 pub(crate) use llmprof_analysis::evidence::{Evidence, Measure};
 pub(crate) use llmprof_analysis::findings::{
@@ -25,19 +24,19 @@ pub(crate) use llmprof_analysis::phase_facts::{
 pub(crate) use llmprof_analysis::phases::PhaseSource;
 pub(crate) use llmprof_analysis::program::{Parallelism, Program, ProgramKind, Proof};
 pub(crate) use llmprof_analysis::ranks::job::{
-    GroupKind, GroupSet, JobAnalysis, RankDifference, Reason, SlowLink, Straggler,
+    GroupKind, GroupSet, JobAnalysis, LookAtReason, RankDifference, SlowLink, Straggler,
 };
 pub(crate) use llmprof_analysis::ranks::{
-    CollectiveKind, CollectiveRow, Difference, LanePiece, MatchedBy, OwnCollectives, Part, RankRow,
-    RanksAnalysis, SlowestRank, lanes,
+    CollectiveKind, CollectiveRow, LanePiece, MatchedBy, OwnCollectives, RankPart, RankRow,
+    RanksAnalysis, SlowestDifference, SlowestRank, rank_lanes,
 };
 pub(crate) use llmprof_analysis::statics::{PhaseStatics, Statics, Sums};
-pub(crate) use llmprof_analysis::stats::{Distribution, Summary};
+pub(crate) use llmprof_analysis::stats::{RepeatSummary, ValueDistribution};
 pub(crate) use llmprof_analysis::steps::{StepPattern, StepPatterns};
 pub(crate) use llmprof_analysis::telemetry::{
     GpuPhase, HostTelemetry, PhaseTelemetry, ProcessorUse, SHARED, STOLEN_FROM, THROTTLED,
 };
-pub(crate) use llmprof_analysis::trace::scaled::{Estimate, Scaled};
-pub(crate) use llmprof_analysis::trace::{OriginRow, Totals};
+pub(crate) use llmprof_analysis::trace::scaled::{Estimate, ScaledTrace};
+pub(crate) use llmprof_analysis::trace::{OriginRow, TraceTotals};
 pub(crate) use llmprof_analysis::{Analysis, PhaseAnalysis, TraceAnalysis};
 pub(crate) use llmprof_record::run::PassKind;

@@ -6,7 +6,9 @@
 use llmprof_record::kernel_name::canonical;
 
 /// Labels are cut to this many characters.
-const LONGEST: usize = 76;
+const LABEL_CHARS_MAX: usize = 76;
+/// What tells two kernels of one label apart is cut to this many characters.
+const DIFFERENCE_MAX_CHARS: usize = 32;
 
 /// Types that only pass another one on: the argument is what matters.
 const WRAPPERS: [&str; 11] = [
@@ -94,6 +96,37 @@ pub fn kernel_label(name: &str) -> String {
         numbers => format!("<{}>", numbers.join(", ")),
     };
     cut(&format!("{head}{tile} {}", inner.label()))
+}
+
+/// Labels of kernels that are named together: where two of them are the same, each has what differs in its name.
+pub(crate) fn distinct_labels(names: &[&str]) -> Vec<String> {
+    let labels: Vec<String> = names.iter().map(|name| kernel_label(name)).collect();
+    let distinct = names.iter().zip(&labels).map(|(name, label)| {
+        let twins = names.iter().zip(&labels);
+        let twin = twins
+            .filter(|(other, known)| *known == label && *other != name)
+            .map(|(other, _)| *other)
+            .next();
+        match twin.map(|twin| difference(name, twin)) {
+            Some(part) if !part.is_empty() => format!("{label} (…{part})"),
+            _ => label.clone(),
+        }
+    });
+    distinct.collect()
+}
+
+/// The beginning of what a name has that another one does not, from its last argument that both have.
+fn difference(name: &str, other: &str) -> String {
+    let letters: Vec<char> = name.chars().collect();
+    let same = letters.iter().copied().zip(other.chars());
+    let same = same.take_while(|(a, b)| a == b).count();
+    let is_separator = |letter: &char| matches!(letter, ',' | '<' | '(');
+    let begin = letters[..same].iter().rposition(is_separator);
+    let part: String = letters[begin.map_or(same, |begin| begin + 1)..]
+        .iter()
+        .take(DIFFERENCE_MAX_CHARS)
+        .collect();
+    part.trim().to_owned()
 }
 
 /// What an argument says of its kernel.
@@ -274,10 +307,13 @@ fn cut(text: &str) -> String {
         .strip_prefix("cudnn_generated_fort_native_")
         .unwrap_or(text);
     let letters: Vec<char> = text.chars().collect();
-    if letters.len() <= LONGEST {
+    if letters.len() <= LABEL_CHARS_MAX {
         return text.to_owned();
     }
-    let (first, last) = (LONGEST / 2, LONGEST - LONGEST / 2 - 1);
+    let (first, last) = (
+        LABEL_CHARS_MAX / 2,
+        LABEL_CHARS_MAX - LABEL_CHARS_MAX / 2 - 1,
+    );
     let begin: String = letters[..first].iter().collect();
     let end: String = letters[letters.len() - last..].iter().collect();
     format!("{begin}…{end}")
@@ -383,7 +419,10 @@ mod tests {
             &deep,
             "void é<1>(int)",
         ] {
-            assert!(kernel_label(name).chars().count() <= LONGEST, "{name}");
+            assert!(
+                kernel_label(name).chars().count() <= LABEL_CHARS_MAX,
+                "{name}"
+            );
         }
     }
 

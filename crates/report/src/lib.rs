@@ -18,8 +18,8 @@ mod vllm_bench;
 pub use compose::{Report, statics};
 pub use csv::{csv_field, csv_lines};
 pub use document::{
-    Align, Block, Cell, Chart, Column, Document, Drawing, FindingItem, Link, Row, Section, Table,
-    Target, key,
+    Align, Block, Cell, Chart, Column, Document, Drawing, FindingItem, Link, ReportTarget, Section,
+    Table, TableRow, key,
 };
 pub use kernel_label::kernel_label;
 pub use plots::plots;

@@ -1,19 +1,19 @@
 //! Charts of a document as files of their own.
 
-use crate::chart::{self, Svg, Width};
+use crate::chart::{self, ChartWidth, Svg};
 use crate::document::{Chart, Document, Drawing};
 
 /// File systems end names at 255 bytes.
-const LONGEST: usize = 80;
+const PLOT_NAME_CHARS_MAX: usize = 80;
 
 /// Pictures of one document as files; the page has all of its charts.
-const MOST_PLOTS: usize = 200;
+const PLOTS_MAX: usize = 200;
 
 /// A name without extension for each chart, and its picture. Keys that are too long for a file are cut; equal ones are numbered.
 pub fn plots(document: &Document) -> Vec<(String, Svg)> {
     let mut plots: Vec<(String, Svg)> = Vec::new();
-    for chart in document.charts().take(MOST_PLOTS) {
-        let name: String = chart.key.chars().take(LONGEST).collect();
+    for chart in document.charts().take(PLOTS_MAX) {
+        let name: String = chart.key.chars().take(PLOT_NAME_CHARS_MAX).collect();
         let equal = |name: &str| plots.iter().any(|(known, _)| known == name);
         let free = if equal(&name) {
             // One of as many names as there are plots is free.
@@ -31,16 +31,16 @@ pub fn plots(document: &Document) -> Vec<(String, Svg)> {
 
 fn drawn(chart: &Chart) -> Svg {
     match &chart.drawing {
-        Drawing::Waterfall(view) => chart::waterfall(view, Width::Wide),
-        Drawing::Roofline(view) => chart::roofline(view, Width::Wide),
+        Drawing::Waterfall(view) => chart::waterfall(view, ChartWidth::Wide),
+        Drawing::Roofline(view) => chart::roofline(view, ChartWidth::Wide),
         Drawing::Timeline(view) => chart::timeline(view),
-        Drawing::Histogram(view) => chart::histogram(view, Width::Wide),
-        Drawing::StepLatency(view) => chart::step_latency(view, Width::Wide),
-        Drawing::Series(view) => chart::series(view, Width::Wide),
-        Drawing::PairedBars(view) => chart::paired_bars(view, Width::Wide),
-        Drawing::HeatMap(view) => chart::heat_map(view, Width::Wide),
-        Drawing::Icicle(view) => chart::icicle(view, Width::Wide),
-        Drawing::Curves(view) => chart::curves(view, Width::Wide),
+        Drawing::Histogram(view) => chart::histogram(view, ChartWidth::Wide),
+        Drawing::StepLatency(view) => chart::step_latency(view, ChartWidth::Wide),
+        Drawing::Series(view) => chart::series(view, ChartWidth::Wide),
+        Drawing::PairedBars(view) => chart::paired_bars(view, ChartWidth::Wide),
+        Drawing::HeatMap(view) => chart::heat_map(view, ChartWidth::Wide),
+        Drawing::Icicle(view) => chart::icicle(view, ChartWidth::Wide),
+        Drawing::Curves(view) => chart::curves(view, ChartWidth::Wide),
     }
 }
 
@@ -63,7 +63,7 @@ mod tests {
             section.chart(name, Drawing::StepLatency(empty));
         }
         let names: Vec<String> = plots(&document).into_iter().map(|(name, _)| name).collect();
-        let long = "x".repeat(LONGEST);
+        let long = "x".repeat(PLOT_NAME_CHARS_MAX);
         assert_eq!(names, [long.clone(), format!("{long}-2"), "y".to_owned()]);
     }
 }

@@ -92,14 +92,14 @@ fn latencies(summary: &LoadSummary) -> Map<String, Value> {
         ("e2el", summary.figures.e2e_ms),
     ];
     let mut out = Map::new();
-    for (name, found) in latencies {
+    for (name, distribution) in latencies {
         for (statistic, value) in [
-            ("mean", found.map(|d| d.mean)),
-            ("median", found.map(|d| d.p50)),
-            ("std", found.map(|d| d.std)),
-            ("p90", found.map(|d| d.p90)),
-            ("p95", found.map(|d| d.p95)),
-            ("p99", found.map(|d| d.p99)),
+            ("mean", distribution.map(|d| d.mean)),
+            ("median", distribution.map(|d| d.p50)),
+            ("std", distribution.map(|d| d.std)),
+            ("p90", distribution.map(|d| d.p90)),
+            ("p95", distribution.map(|d| d.p95)),
+            ("p99", distribution.map(|d| d.p99)),
         ] {
             out.insert(
                 format!("{statistic}_{name}_ms"),

@@ -11,7 +11,7 @@ use crate::{request::mix_bits, step::StepTimer};
 /// Minimum steps for a fit: three for each of the four features.
 const STEPS_MIN: usize = 12;
 const FEATURE_COUNT: usize = 4;
-/// Parts of the cross-validation.
+/// Parts into which cross-validation divides the steps.
 const FOLDS: u64 = 5;
 
 /// An engine step as a trace shows it.
@@ -19,7 +19,7 @@ const FOLDS: u64 = 5;
 pub struct Observation {
     pub start: Nanos,
     pub end: Nanos,
-    /// New tokens.
+    /// New tokens of all sequences.
     pub tokens: u64,
     pub sequences: u64,
     /// New and cached tokens, where the trace says so.
@@ -28,9 +28,8 @@ pub struct Observation {
 
 /// Step time = step + tokens × new tokens + sequence × sequences + context × (new and cached tokens), none of them below zero.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
-#[schemars(rename = "FittedSteps")]
-pub struct Calibration {
-    /// Nanoseconds of any step.
+pub struct FittedSteps {
+    /// Time of any step before its tokens and sequences are counted.
     pub step_ns: f64,
     /// Time of a step for each new token.
     pub token_ns: f64,
@@ -53,30 +52,30 @@ pub struct Calibration {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum CalibrationError {
+pub enum FittedStepsError {
     #[error("{found} engine steps are too few to calibrate by; {needed} are needed")]
     TooFew { found: usize, needed: usize },
     #[error("no step takes any time")]
     NoTime,
 }
 
-struct Row {
+struct FitRow {
     features: [f64; FEATURE_COUNT],
     seconds: f64,
 }
 
-impl Calibration {
+impl FittedSteps {
     /// Fits relative errors, so that a long step counts no more than a short one.
-    pub fn fit_steps(observed: &[Observation]) -> Result<Self, CalibrationError> {
+    pub fn fit_steps(observed: &[Observation]) -> Result<Self, FittedStepsError> {
         let has_context = observed.iter().all(|step| step.context.is_some());
         let rows = observed_rows(observed);
         if rows.len() < STEPS_MIN {
-            return Err(CalibrationError::TooFew {
+            return Err(FittedStepsError::TooFew {
                 found: rows.len(),
                 needed: STEPS_MIN,
             });
         }
-        let weights = solve_weights(rows.iter(), has_context).ok_or(CalibrationError::NoTime)?;
+        let weights = solve_weights(rows.iter(), has_context).ok_or(FittedStepsError::NoTime)?;
         let mut errors = Vec::with_capacity(rows.len());
         // By a hash: every so many steps something recurs (a prompt, say), and a fold must not hold all of it.
         let fold_of = |index: usize| (mix_bits(index as u64) % FOLDS) as usize;
@@ -117,7 +116,7 @@ impl Calibration {
     }
 }
 
-impl StepTimer for Calibration {
+impl StepTimer for FittedSteps {
     fn step_time(&self, step: &Step) -> Nanos {
         let tokens = step.new_tokens();
         let context = step.cached_tokens().unwrap_or(0) + tokens;
@@ -131,7 +130,7 @@ impl StepTimer for Calibration {
 
 /// The time of a step is the time to the next one's start. Where the engine had nothing to do between the two (a gap longer than
 /// both steps), it is the step's own time and the usual gap.
-fn observed_rows(observed: &[Observation]) -> Vec<Row> {
+fn observed_rows(observed: &[Observation]) -> Vec<FitRow> {
     let mut steps: Vec<Observation> = observed.to_vec();
     steps.retain(|step| step.end > step.start && step.tokens > 0);
     steps.sort_by_key(|step| step.start);
@@ -156,7 +155,7 @@ fn observed_rows(observed: &[Observation]) -> Vec<Row> {
             (Some(gap), Some(false)) => *gap,
             _ => usual,
         };
-        Row {
+        FitRow {
             features: [
                 1.0,
                 step.tokens as f64,
@@ -176,7 +175,7 @@ fn dot_product(weights: &[f64; FEATURE_COUNT], features: &[f64; FEATURE_COUNT]) 
 /// Non-negative least squares on relative errors. With four features, every choice of those that are not zero is tried: the best
 /// one without a negative weight is the solution.
 fn solve_weights<'r>(
-    rows: impl Iterator<Item = &'r Row>,
+    rows: impl Iterator<Item = &'r FitRow>,
     has_context: bool,
 ) -> Option<[f64; FEATURE_COUNT]> {
     let mut normal = [[0.0; FEATURE_COUNT]; FEATURE_COUNT];
@@ -198,16 +197,16 @@ fn solve_weights<'r>(
     let mut best: Option<(f64, [f64; FEATURE_COUNT])> = None;
     for chosen in 1..1_usize << features {
         let places: Vec<usize> = (0..features).filter(|i| chosen >> i & 1 == 1).collect();
-        let Some(found) = solve_subset(&normal, &right, &places) else {
+        let Some(weights) = solve_subset(&normal, &right, &places) else {
             continue;
         };
-        if found.iter().any(|weight| *weight < 0.0) {
+        if weights.iter().any(|weight| *weight < 0.0) {
             continue;
         }
         // ‖Aw − 1‖² without its constant: wᵀNw − 2wᵀr, which is −wᵀr at a solution of its own.
-        let value: f64 = -found.iter().zip(&right).map(|(w, r)| w * r).sum::<f64>();
+        let value: f64 = -weights.iter().zip(&right).map(|(w, r)| w * r).sum::<f64>();
         if best.is_none_or(|(least, _)| value < least) {
-            best = Some((value, found));
+            best = Some((value, weights));
         }
     }
     best.map(|(_, weights)| weights)
@@ -291,7 +290,7 @@ mod tests {
 
     #[test]
     fn what_is_linear_is_found_with_the_gap_between_steps() {
-        let fit = Calibration::fit_steps(&observe_steps(
+        let fit = FittedSteps::fit_steps(&observe_steps(
             |t, s, c| 900.0 + 3.0 * t as f64 + 11.0 * s as f64 + 0.25 * c as f64,
             20_000,
         ))
@@ -310,13 +309,13 @@ mod tests {
             step.start += Nanos(5_000_000_000);
             step.end += Nanos(5_000_000_000);
         }
-        let fit = Calibration::fit_steps(&observed).unwrap();
+        let fit = FittedSteps::fit_steps(&observed).unwrap();
         assert!((fit.step_ns / 1_010_000.0 - 1.0).abs() < 1e-3, "{fit:?}");
     }
 
     #[test]
     fn a_cost_that_falls_with_the_batch_is_zero_not_negative() {
-        let fit = Calibration::fit_steps(&observe_steps(
+        let fit = FittedSteps::fit_steps(&observe_steps(
             |t, s, _| 5000.0 + 3.0 * t as f64 - 4.0 * s as f64,
             0,
         ))
@@ -328,10 +327,10 @@ mod tests {
     #[test]
     fn few_steps_are_refused_and_equal_ones_are_not() {
         let observed = observe_steps(|_, _, _| 100.0, 0);
-        assert!(Calibration::fit_steps(&observed[..5]).is_err());
+        assert!(FittedSteps::fit_steps(&observed[..5]).is_err());
         let same = vec![observed[3]; 20];
         // Steps at one time: no gaps, one shape.
-        let fit = Calibration::fit_steps(&same).unwrap();
+        let fit = FittedSteps::fit_steps(&same).unwrap();
         let step = Step::all_decode(Part::Groups(vec![Sequences {
             count: observed[3].sequences,
             new: 1,

@@ -13,8 +13,8 @@ use llmprof_theory::{Part, Sequences, Step};
 use llmprof_units::Nanos;
 
 use crate::{
-    engine::{Finished, Outcome},
-    request::{Load, Tokenizer},
+    engine::{FinishedRequest, LoadOutcome},
+    request::{RequestLoad, Tokenizer},
     step::{Contexts, StepTimer},
 };
 
@@ -33,7 +33,7 @@ pub struct Workers {
 
 /// What happens next, by time and then by order of coming into being.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum RequestEvent {
     Arrives(usize),
     Prefilled(usize),
     Transferred(usize),
@@ -63,12 +63,12 @@ impl DecodeWorker {
 }
 
 struct Simulation<'a> {
-    load: &'a Load,
+    load: &'a RequestLoad,
     workers: Workers,
     prefill_time: &'a dyn StepTimer,
     decode_time: &'a dyn StepTimer,
     now: Nanos,
-    events: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
+    events: BinaryHeap<Reverse<(Nanos, u64, RequestEvent)>>,
     made: u64,
     sent: usize,
     came: Vec<Nanos>,
@@ -76,16 +76,16 @@ struct Simulation<'a> {
     first_token: Vec<Nanos>,
     prefill: Vec<PrefillWorker>,
     decode: Vec<DecodeWorker>,
-    outcome: Outcome,
+    outcome: LoadOutcome,
 }
 
 /// Runs a load to its end.
 pub fn simulate_split(
-    load: &Load,
+    load: &RequestLoad,
     workers: Workers,
     prefill_time: &dyn StepTimer,
     decode_time: &dyn StepTimer,
-) -> Outcome {
+) -> LoadOutcome {
     let count = load.requests.len();
     let least = |count: usize| count.max(1);
     let workers = Workers {
@@ -113,7 +113,7 @@ pub fn simulate_split(
         decode: (0..workers.decode)
             .map(|_| DecodeWorker::default())
             .collect(),
-        outcome: Outcome::default(),
+        outcome: LoadOutcome::default(),
     };
     simulation.run_events();
     simulation.outcome
@@ -127,15 +127,15 @@ impl Simulation<'_> {
         while let Some(Reverse((at, _, event))) = self.events.pop() {
             self.now = at;
             match event {
-                Event::Arrives(request) => self.arrive_at_prefill(request),
-                Event::Prefilled(worker) => self.end_prefill(worker),
-                Event::Transferred(request) => self.join_decode(request),
-                Event::Decoded(worker) => self.end_decode(worker),
+                RequestEvent::Arrives(request) => self.arrive_at_prefill(request),
+                RequestEvent::Prefilled(worker) => self.end_prefill(worker),
+                RequestEvent::Transferred(request) => self.join_decode(request),
+                RequestEvent::Decoded(worker) => self.end_decode(worker),
             }
         }
     }
 
-    fn schedule_event(&mut self, after: Nanos, event: Event) {
+    fn schedule_event(&mut self, after: Nanos, event: RequestEvent) {
         self.events
             .push(Reverse((self.now + after, self.made, event)));
         self.made += 1;
@@ -151,7 +151,7 @@ impl Simulation<'_> {
         }
         let prompt = self.load.requests[self.sent].prompt;
         let after = self.tokenizer.finish_time(*came, prompt) - self.now;
-        self.schedule_event(after, Event::Arrives(self.sent));
+        self.schedule_event(after, RequestEvent::Arrives(self.sent));
         self.sent += 1;
     }
 
@@ -182,7 +182,7 @@ impl Simulation<'_> {
         }
         let step = Step::all_prefill(Part::Groups(prompts));
         let time = self.time_step(self.prefill_time, &step);
-        self.schedule_event(time, Event::Prefilled(index));
+        self.schedule_event(time, RequestEvent::Prefilled(index));
     }
 
     fn time_step(&mut self, time: &dyn StepTimer, step: &Step) -> Nanos {
@@ -199,7 +199,7 @@ impl Simulation<'_> {
             if self.load.requests[request].output == 1 {
                 self.finish_request(request);
             } else {
-                self.schedule_event(self.workers.transfer, Event::Transferred(request));
+                self.schedule_event(self.workers.transfer, RequestEvent::Transferred(request));
             }
         }
         self.start_prefill(index);
@@ -235,7 +235,7 @@ impl Simulation<'_> {
         let step = Step::all_decode(worker.contexts.part_after(worker.steps));
         let time = self.time_step(self.decode_time, &step);
         self.outcome.gaps.add_gap(time, sequences);
-        self.schedule_event(time, Event::Decoded(index));
+        self.schedule_event(time, RequestEvent::Decoded(index));
     }
 
     fn end_decode(&mut self, index: usize) {
@@ -261,7 +261,7 @@ impl Simulation<'_> {
 
     fn finish_request(&mut self, request: usize) {
         let asked = &self.load.requests[request];
-        self.outcome.finished.push(Finished {
+        self.outcome.finished.push(FinishedRequest {
             index: request,
             at: self.came[request],
             first_token: self.first_token[request],

@@ -17,16 +17,16 @@ use llmprof_units::Nanos;
 
 use crate::{
     gaps::Gaps,
-    kv::Pool,
-    longest::Longest,
-    request::{Load, Tokenizer, mix_bits},
+    kv::BlockPool,
+    longest::LongestSteps,
+    request::{RequestLoad, Tokenizer, mix_bits},
     settings::{Settings, SettingsError},
     step::{Contexts, StepTimer},
 };
 
 /// A request with a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Finished {
+pub struct FinishedRequest {
     /// Its place in the load.
     pub index: usize,
     pub at: Nanos,
@@ -41,15 +41,14 @@ pub struct Finished {
 
 /// What became of a load.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct LoadOutcome {
     /// By the time of the last token.
-    pub finished: Vec<Finished>,
+    pub finished: Vec<FinishedRequest>,
     /// Places of requests that the engine refuses: they can never have enough blocks, or do not fit a step.
     pub refused: Vec<usize>,
-    /// Times between tokens.
     pub gaps: Gaps,
     pub steps: u64,
-    /// Σ of step times.
+    /// Sum of all step times.
     pub busy: Nanos,
     /// Tokens that went through the model.
     pub computed_tokens: u64,
@@ -68,7 +67,7 @@ pub struct Outcome {
 }
 
 #[derive(Clone, Debug, Default)]
-struct State {
+struct SequenceState {
     /// Tokens generated before it last began to decode.
     generated: u64,
     /// Tokens in the KV cache: of a sequence in prefill now, of one that decodes when it began to.
@@ -88,9 +87,9 @@ struct State {
     preemptions: u32,
 }
 
-struct Engine<'a, T: ?Sized> {
+struct EngineRun<'a, T: ?Sized> {
     settings: Settings,
-    load: &'a Load,
+    load: &'a RequestLoad,
     time: &'a T,
     now: Nanos,
     /// When the step before began, during which the next one is put together.
@@ -99,7 +98,7 @@ struct Engine<'a, T: ?Sized> {
     came: Vec<Nanos>,
     reaches: Vec<Nanos>,
     tokenizer: Tokenizer,
-    states: Vec<State>,
+    states: Vec<SequenceState>,
     /// Requests that were sent, and those of them that reached the engine.
     sent: usize,
     next: usize,
@@ -109,37 +108,37 @@ struct Engine<'a, T: ?Sized> {
     running_count: u64,
     /// The one whose prompt is not done: always the last admitted.
     partial: Option<usize>,
-    pool: Pool,
+    pool: BlockPool,
     /// Blocks of running sequences when their answers are whole.
     reserved: u64,
     /// Steps that prompts have been held back for.
     waited: u64,
     decoding: u64,
     contexts: Contexts,
-    /// Decode steps so far.
+    /// Decode steps since the start of the load.
     tick: u64,
     /// Decoding sequences by the decode step, modulo the block size, at which they need a block.
     block_phase: Vec<u64>,
-    /// When decoding sequences end.
+    /// Decode step at which each decoding sequence ends, with its request and turn.
     ends: BinaryHeap<Reverse<(u64, usize, u32)>>,
-    longest: Longest,
-    outcome: Outcome,
+    longest: LongestSteps,
+    outcome: LoadOutcome,
 }
 
 /// Runs a load to its end.
 pub fn simulate_load<T: StepTimer + ?Sized>(
-    load: &Load,
+    load: &RequestLoad,
     settings: &Settings,
     time: &T,
-) -> Result<Outcome, SettingsError> {
+) -> Result<LoadOutcome, SettingsError> {
     settings.check_values()?;
-    let mut engine = Engine::new(load, *settings, time);
+    let mut engine = EngineRun::new(load, *settings, time);
     engine.run_load();
     Ok(engine.outcome)
 }
 
-impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
-    fn new(load: &'a Load, settings: Settings, time: &'a T) -> Self {
+impl<'a, T: StepTimer + ?Sized> EngineRun<'a, T> {
+    fn new(load: &'a RequestLoad, settings: Settings, time: &'a T) -> Self {
         let count = load.requests.len();
         let mut tokenizer = Tokenizer::new(load.front_end);
         // In a closed loop, as they are sent.
@@ -160,14 +159,14 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
             came: load.requests.iter().map(|request| request.at).collect(),
             reaches,
             tokenizer,
-            states: vec![State::default(); count],
+            states: vec![SequenceState::default(); count],
             sent: if load.concurrency.is_some() { 0 } else { count },
             next: 0,
             waiting: VecDeque::new(),
             running: Vec::new(),
             running_count: 0,
             partial: None,
-            pool: Pool::new(settings.kv_blocks),
+            pool: BlockPool::new(settings.kv_blocks),
             reserved: 0,
             waited: 0,
             decoding: 0,
@@ -175,8 +174,8 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
             tick: 0,
             block_phase: vec![0; settings.block_size as usize],
             ends: BinaryHeap::new(),
-            longest: Longest::default(),
-            outcome: Outcome::default(),
+            longest: LongestSteps::default(),
+            outcome: LoadOutcome::default(),
         }
     }
 
@@ -424,7 +423,7 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
     /// Lets others find the whole blocks of known content that are computed.
     fn name_blocks(&mut self, request: usize) {
         let asked = &self.load.requests[request];
-        if !self.settings.prefix_caching || asked.content == crate::Content::Unique {
+        if !self.settings.prefix_caching || asked.content == crate::PrefixContent::Unique {
             return;
         }
         let keys = asked
@@ -621,7 +620,7 @@ impl<'a, T: StepTimer + ?Sized> Engine<'a, T> {
         let plain = self.settings.blocks_for(context) - state.named.len() as u64;
         let held = self.settings.sequence_blocks;
         self.pool.give_back(&state.named, plain + held);
-        self.outcome.finished.push(Finished {
+        self.outcome.finished.push(FinishedRequest {
             index: request,
             at: self.came[request],
             first_token: state.first_token.unwrap_or(self.now),

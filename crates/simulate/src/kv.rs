@@ -7,23 +7,23 @@ use rustc_hash::FxHashMap;
 /// Free blocks in the order they are taken: the longest unused first.
 #[derive(Clone, Copy, Debug)]
 enum Free {
-    /// So many whose content nobody can ask for.
+    /// A number of blocks without content that a request could reuse.
     Plain(u64),
-    /// One with content, if nobody took it since.
+    /// A block with content, unless it was taken after it was queued.
     Cached { key: u64, stamp: u64 },
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Cached {
-    /// Requests that have it.
+    /// Number of requests that hold the block.
     users: u32,
-    /// Of its place in the free queue, where it has no users.
+    /// Stamp of its entry in the free queue while it has no users.
     stamp: u64,
 }
 
 /// The blocks of an engine. Most content is never asked for again, so that those blocks are counted, not kept.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct BlockPool {
     total: u64,
     free: u64,
     queue: VecDeque<Free>,
@@ -31,7 +31,7 @@ pub(crate) struct Pool {
     stamp: u64,
 }
 
-impl Pool {
+impl BlockPool {
     pub(crate) fn new(total: u64) -> Self {
         Self {
             total,
@@ -42,7 +42,6 @@ impl Pool {
         }
     }
 
-    /// Blocks without users.
     pub(crate) fn free_blocks(&self) -> u64 {
         self.free
     }
@@ -145,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_longest_unused_goes_first_and_a_prefix_last() {
-        let mut pool = Pool::new(4);
+        let mut pool = BlockPool::new(4);
         pool.take_blocks(3);
         assert!([1, 2, 3].into_iter().all(|key| pool.name_block(key)));
         assert!(!pool.name_block(2));

@@ -4,9 +4,9 @@ use llmprof_units::Nanos;
 
 /// Answers "the longest step since step N" where steps only ever come at the end: only steps longer than all later ones are kept.
 #[derive(Debug, Default)]
-pub(crate) struct Longest(Vec<(u64, Nanos)>);
+pub(crate) struct LongestSteps(Vec<(u64, Nanos)>);
 
-impl Longest {
+impl LongestSteps {
     pub(crate) fn push_step(&mut self, step: u64, time: Nanos) {
         while self.0.last().is_some_and(|(_, last)| *last <= time) {
             self.0.pop();
@@ -28,7 +28,7 @@ mod tests {
     #[test]
     fn it_is_the_maximum_of_the_tail() {
         let times = [5, 3, 8, 2, 2, 7, 1, 4].map(Nanos);
-        let mut longest = Longest::default();
+        let mut longest = LongestSteps::default();
         for (step, time) in times.iter().enumerate() {
             longest.push_step(step as u64, *time);
             for first in 0..=step {

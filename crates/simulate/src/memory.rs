@@ -1,16 +1,67 @@
 //! What sequences take of a device's memory, and how many KV blocks an engine has for them.
 
 use llmprof_predict::{EngineLimits, EngineMemory, PredictError, parallel::ParallelModel};
-use llmprof_theory::{Workload, device::Device};
+use llmprof_theory::{Model, WeightFormat, Workload, device::Device};
 use llmprof_units::Bytes;
 
 /// Prompts by which it is found: long ones, so that a sliding window counts as it does where memory is short.
 const PROBE_PROMPT_TOKENS: [u64; 2] = [1024, 2048];
 
+/// Ranks that are tried for an engine without memory for a sequence.
+const TRIED_RANKS: [u64; 3] = [2, 4, 8];
+
+/// A change that gives an engine memory for at least one long sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relief {
+    /// Tensor parallelism over this many ranks.
+    Tensor(u64),
+    Fp8Weights,
+    LargerDevice,
+}
+
+/// The smallest change after which a prompt of a whole step fits.
+pub fn smallest_relief(
+    model: &Model,
+    device: &Device,
+    workload: &Workload,
+    limits: &EngineLimits,
+) -> Relief {
+    let fits = |changed: &Workload| {
+        let spread = ParallelModel::new(model, device, changed.parallel).ok()?;
+        let long = Workload {
+            batch: 1,
+            prompt: limits.max_num_batched_tokens,
+            new_tokens: 1,
+            ..*changed
+        };
+        let (memory, kv) = spread.engine_memory(device, &long, limits).ok()?;
+        memory.fits(kv).filter(|&fits| fits)
+    };
+    let ranks = workload.parallel.tensor;
+    for more in TRIED_RANKS.into_iter().filter(|&more| more > ranks) {
+        let mut changed = *workload;
+        changed.parallel.tensor = more;
+        if fits(&changed).is_some() {
+            return Relief::Tensor(more);
+        }
+    }
+    let mut narrower = *workload;
+    narrower.precision.weights = Some(WeightFormat::Fp8 {
+        rows: 0,
+        columns: 0,
+    });
+    let is_wide =
+        model.parameter_bytes(&narrower.precision) < model.parameter_bytes(&workload.precision);
+    if is_wide && fits(&narrower).is_some() {
+        return Relief::Fp8Weights;
+    }
+    Relief::LargerDevice
+}
+
 /// Memory of an engine and of one of its sequences.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SequenceMemory {
-    /// Bytes of each token.
+    /// KV cache bytes of one more token.
     pub token: f64,
     /// Bytes that do not depend on the sequence length: states of recurrent layers, and full sliding windows.
     pub whole: f64,

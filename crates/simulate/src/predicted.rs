@@ -25,7 +25,7 @@ pub struct Predicted<'p> {
 
 impl<'p> Predicted<'p> {
     pub fn new(predict: &'p PredictStep<'p>, overhead: Nanos) -> Result<Self, PredictError> {
-        // What cannot be predicted is found before the first step.
+        // A step that cannot be predicted is an error before the first step.
         let sequence = |new, cached| {
             Step::of_sequences([Sequences {
                 count: 1,
@@ -134,8 +134,8 @@ mod tests {
         let exact = Part::Groups(exact);
         let rounded = on_grid(&exact);
         assert_eq!(rounded.sequences(), exact.sequences());
-        let [found, known] = [rounded, exact].map(|part| part.cached_tokens().unwrap() as f64);
+        let [rounded, exact] = [rounded, exact].map(|part| part.cached_tokens().unwrap() as f64);
         // Rounding moves less than one sequence from one place of the grid to the next.
-        assert!((found - known).abs() < 256.0, "{found} {known}");
+        assert!((rounded - exact).abs() < 256.0, "{rounded} {exact}");
     }
 }

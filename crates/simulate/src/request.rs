@@ -12,16 +12,16 @@ use llmprof_units::Nanos;
 
 /// Which leading tokens of a prompt other prompts have too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Content {
+pub enum PrefixContent {
     #[default]
     Unique,
-    /// So many tokens that all prompts of this kind begin with.
+    /// Number of leading tokens that all prompts of this kind share.
     Shared(u64),
     /// Blocks of 512 tokens by content, as Mooncake's traces number them.
     Blocks(Arc<[u64]>),
 }
 
-impl Content {
+impl PrefixContent {
     /// Keys of the whole KV blocks whose content is known, from the first on. A key stands for everything up to its block, so
     /// equal keys mean equal prefixes.
     pub(crate) fn prefix_keys(&self, prompt: u64, block_size: u64) -> Vec<u64> {
@@ -45,7 +45,7 @@ impl Content {
     }
 }
 
-/// SplitMix64's finalizer.
+/// The finalizer of SplitMix64, which spreads every input bit over the whole output.
 pub(crate) fn mix_bits(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -54,20 +54,20 @@ pub(crate) fn mix_bits(value: u64) -> u64 {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct SimulatedRequest {
     /// When it comes; ignored in a closed loop.
     pub at: Nanos,
     /// Prompt tokens, at least 1.
     pub prompt: u64,
     /// Tokens to generate, at least 1.
     pub output: u64,
-    pub content: Content,
+    pub content: PrefixContent,
 }
 
-/// Requests by time.
+/// Requests in the order in which they arrive.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Load {
-    pub requests: Vec<Request>,
+pub struct RequestLoad {
+    pub requests: Vec<SimulatedRequest>,
     /// Requests in flight of a closed loop: the next one comes when one ends.
     pub concurrency: Option<usize>,
     pub front_end: FrontEnd,
@@ -110,7 +110,14 @@ impl Tokenizer {
     }
 }
 
-impl Load {
+impl RequestLoad {
+    /// Mean tokens of prompts and of answers.
+    pub fn mean_lengths(&self) -> [f64; 2] {
+        let count = self.requests.len().max(1) as f64;
+        let lengths: [fn(&SimulatedRequest) -> u64; 2] = [|one| one.prompt, |one| one.output];
+        lengths.map(|length| self.requests.iter().map(length).sum::<u64>() as f64 / count)
+    }
+
     /// `count` requests of drawn lengths: the arrivals, prompts and answers that `llmprof bench` sends with this seed.
     pub fn from_lengths(
         arrivals: &Arrivals,
@@ -123,11 +130,11 @@ impl Load {
         let mut random = Random::new(seed, "lengths");
         let times = arrivals.due_times(count, seed);
         let content = if shared_prefix > 0 {
-            Content::Shared(shared_prefix)
+            PrefixContent::Shared(shared_prefix)
         } else {
-            Content::Unique
+            PrefixContent::Unique
         };
-        let requests = (0..count).map(|index| Request {
+        let requests = (0..count).map(|index| SimulatedRequest {
             at: times.as_ref().map_or(Nanos(0), |times| times[index]),
             prompt: prompt.draw_tokens(&mut random).max(1),
             output: output.draw_tokens(&mut random).max(1),
@@ -151,7 +158,7 @@ impl Load {
         let count = count.min(trace.len());
         let times = arrivals.due_times(count, seed);
         let requests = trace.iter().take(count).enumerate();
-        let requests = requests.map(|(index, traced)| Request {
+        let requests = requests.map(|(index, traced)| SimulatedRequest {
             at: times.as_ref().map_or_else(
                 || Nanos((traced.at_ns.0 as f64 / speedup) as i64),
                 |times| times[index],
@@ -159,9 +166,9 @@ impl Load {
             prompt: traced.prompt_tokens.max(1),
             output: traced.output_tokens.max(1),
             content: if traced.blocks.is_empty() {
-                Content::Unique
+                PrefixContent::Unique
             } else {
-                Content::Blocks(traced.blocks.as_slice().into())
+                PrefixContent::Blocks(traced.blocks.as_slice().into())
             },
         });
         Self {
@@ -198,20 +205,20 @@ mod tests {
 
     #[test]
     fn keys_are_equal_as_far_as_prefixes_are() {
-        let of = |ids: &[u64], prompt| Content::Blocks(ids.into()).prefix_keys(prompt, 16);
+        let of = |ids: &[u64], prompt| PrefixContent::Blocks(ids.into()).prefix_keys(prompt, 16);
         let (a, b) = (of(&[1, 2, 3], 1536), of(&[1, 2, 9], 1500));
         assert_eq!((a.len(), b.len()), (96, 93));
         assert_eq!(a[..64], b[..64]);
         assert!(a[64..].iter().zip(&b[64..]).all(|(a, b)| a != b));
         // The same block after another prefix is another block.
         assert_ne!(of(&[2], 512)[0], of(&[1, 2], 1024)[32]);
-        assert_eq!(Content::Shared(40).prefix_keys(100, 16).len(), 2);
-        assert!(Content::Unique.prefix_keys(100, 16).is_empty());
+        assert_eq!(PrefixContent::Shared(40).prefix_keys(100, 16).len(), 2);
+        assert!(PrefixContent::Unique.prefix_keys(100, 16).is_empty());
     }
 
     #[test]
     fn replicas_share_all_requests() {
-        let load = Load::from_lengths(
+        let load = RequestLoad::from_lengths(
             &Arrivals::Closed { concurrency: 5 },
             &Lengths::Fixed { tokens: 3 },
             &Lengths::Fixed { tokens: 2 },
@@ -219,9 +226,9 @@ mod tests {
             10,
             1,
         );
-        let parts: Vec<Load> = (0..3).map(|index| load.replica_share(index, 3)).collect();
+        let parts: Vec<RequestLoad> = (0..3).map(|index| load.replica_share(index, 3)).collect();
         assert_eq!(parts.iter().map(|p| p.requests.len()).sum::<usize>(), 10);
-        let concurrency = |load: &Load| load.concurrency.unwrap();
+        let concurrency = |load: &RequestLoad| load.concurrency.unwrap();
         assert_eq!(parts.iter().map(concurrency).sum::<usize>(), 5);
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     engine::simulate_load,
-    request::Load,
+    request::RequestLoad,
     settings::{Settings, SettingsError},
     simulated_load::SimulatedLoad,
     step::StepTimer,
@@ -17,7 +17,7 @@ pub const REPLICAS_MAX: u64 = 4096;
 
 /// Runs a load on replicas that get requests in turn.
 pub fn on_replicas<T: StepTimer + ?Sized>(
-    load: &Load,
+    load: &RequestLoad,
     settings: &Settings,
     time: &T,
     replicas: u64,
@@ -38,11 +38,10 @@ pub fn on_replicas<T: StepTimer + ?Sized>(
     ))
 }
 
-/// A choice of settings, and what it comes to.
+/// Settings of an engine, and the load as simulated with them.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "SettingsCandidate")]
-pub struct Candidate {
-    /// Settings of the engine.
+pub struct SettingsCandidate {
+    /// Settings of the engine that were tried.
     pub settings: Settings,
     /// Whether every objective is met with these settings.
     pub is_met: bool,
@@ -53,14 +52,14 @@ pub struct Candidate {
 /// Simulates every combination that an engine starts with; the best first: those that meet all objectives before the others, then by
 /// goodput, then by the 99th percentile of TTFT and the median TPOT.
 pub fn search_settings<T: StepTimer + ?Sized>(
-    load: &Load,
+    load: &RequestLoad,
     base: &Settings,
     tokens: &[u64],
     sequences: &[u64],
     time: &T,
     replicas: u64,
     slos: &[Slo],
-) -> Result<Vec<Candidate>, SettingsError> {
+) -> Result<Vec<SettingsCandidate>, SettingsError> {
     let mut candidates = Vec::new();
     for &max_num_batched_tokens in tokens {
         for &max_num_seqs in sequences {
@@ -73,14 +72,14 @@ pub fn search_settings<T: StepTimer + ?Sized>(
                 continue;
             }
             let summary = on_replicas(load, &settings, time, replicas, slos)?;
-            candidates.push(Candidate {
+            candidates.push(SettingsCandidate {
                 settings,
                 is_met: all_met(slos, &summary),
                 summary,
             });
         }
     }
-    let goodput = |c: &Candidate| {
+    let goodput = |c: &SettingsCandidate| {
         c.summary
             .figures
             .goodput
@@ -88,9 +87,9 @@ pub fn search_settings<T: StepTimer + ?Sized>(
     };
     let best = candidates.iter().map(goodput).fold(1e-12, f64::max);
     // A thousandth of the best goodput is no difference: the end of the last request decides it.
-    let rounded = |c: &Candidate| (goodput(c) / best * 1e3).round();
-    let p99 = |c: &Candidate| c.summary.figures.ttft_ms.map_or(f64::INFINITY, |d| d.p99);
-    let p50 = |c: &Candidate| c.summary.figures.tpot_ms.map_or(f64::INFINITY, |d| d.p50);
+    let rounded = |c: &SettingsCandidate| (goodput(c) / best * 1e3).round();
+    let p99 = |c: &SettingsCandidate| c.summary.figures.ttft_ms.map_or(f64::INFINITY, |d| d.p99);
+    let p50 = |c: &SettingsCandidate| c.summary.figures.tpot_ms.map_or(f64::INFINITY, |d| d.p50);
     candidates.sort_by(|a, b| {
         let by_objectives = b.is_met.cmp(&a.is_met);
         by_objectives
@@ -101,12 +100,12 @@ pub fn search_settings<T: StepTimer + ?Sized>(
     Ok(candidates)
 }
 
-/// Replicas for an objective.
+/// Fewest replicas that meet the objectives.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Replicas {
     /// The fewest that meet it; absent where not even `tried` do.
     pub fewest: Option<u64>,
-    /// Most that were tried.
+    /// Largest number of replicas tried.
     pub tried: u64,
     /// With the fewest, or with the most tried.
     pub summary: SimulatedLoad,
@@ -114,7 +113,7 @@ pub struct Replicas {
 
 /// The fewest replicas that meet all objectives: doubled until they do, then halved in between.
 pub fn search_replicas<T: StepTimer + ?Sized>(
-    load: &Load,
+    load: &RequestLoad,
     settings: &Settings,
     time: &T,
     most: u64,

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::request::Load;
+use crate::request::RequestLoad;
 
 /// Factors beyond this are no correction: the server ran something else.
 const FACTOR_MAX: f64 = 10.0;
@@ -60,18 +60,18 @@ pub struct Medians {
 #[derive(Clone, Debug)]
 pub struct Bench {
     pub name: String,
-    pub load: Load,
+    pub load: RequestLoad,
     pub measured: Medians,
 }
 
-/// A bench beside its simulations.
+/// A bench: its medians as measured and as simulated.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ComparedBench {
-    /// The file.
+    /// File that the bench was read from.
     pub name: String,
     /// As the bench measured it.
     pub measured: Medians,
-    /// Without a shift.
+    /// Medians of the simulation with predicted step times, without a shift.
     pub predicted: Medians,
     /// With the shift of all benches.
     pub shifted: Medians,
@@ -86,7 +86,7 @@ pub struct ShiftFit {
     pub shift: Shift,
     /// Each bench, measured and predicted.
     pub benches: Vec<ComparedBench>,
-    /// Errors without a shift.
+    /// Errors of the simulations without a shift.
     pub predicted_error: BenchErrors,
     /// Errors of benches that were left out in turn; absent where there is one bench.
     pub left_out_error: Option<BenchErrors>,
@@ -95,18 +95,18 @@ pub struct ShiftFit {
 /// |predicted ÷ measured − 1| over benches.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct BenchErrors {
-    /// Of the median TTFT.
+    /// Error of the median TTFT.
     pub ttft: ErrorSpread,
     /// Of the median TPOT; absent where no bench has one.
     pub tpot: Option<ErrorSpread>,
 }
 
-/// Relative errors over benches.
+/// Relative errors over benches: 0.1 is 10 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ErrorSpread {
-    /// The median over benches.
+    /// Median of the relative errors.
     pub median: f64,
-    /// The largest.
+    /// Largest of the relative errors.
     pub worst: f64,
 }
 
@@ -121,7 +121,7 @@ pub enum ShiftError<E> {
 /// Fits a shift to benches; `simulate` repeats the load of one with shifted step times.
 pub fn fit_shift<E>(
     benches: &[Bench],
-    simulate: &dyn Fn(&Load, Shift) -> Result<Medians, E>,
+    simulate: &dyn Fn(&RequestLoad, Shift) -> Result<Medians, E>,
 ) -> Result<ShiftFit, ShiftError<E>> {
     let all: Vec<&Bench> = benches.iter().collect();
     let shift = shift_of(&all, simulate)?;
@@ -154,7 +154,7 @@ pub fn fit_shift<E>(
 /// The shift whose simulations come nearest to what was measured, in the mean of logarithms.
 fn shift_of<E>(
     benches: &[&Bench],
-    simulate: &dyn Fn(&Load, Shift) -> Result<Medians, E>,
+    simulate: &dyn Fn(&RequestLoad, Shift) -> Result<Medians, E>,
 ) -> Result<Shift, ShiftError<E>> {
     let mut shift = Shift::default();
     let mut nearest = (f64::INFINITY, shift);
@@ -163,8 +163,8 @@ fn shift_of<E>(
         for bench in benches {
             let simulated = simulate(&bench.load, shift)?;
             ttft.extend(log_ratio(bench.measured.ttft_ms, simulated.ttft_ms));
-            if let (Some(measured), Some(found)) = (bench.measured.tpot_ms, simulated.tpot_ms) {
-                tpot.extend(log_ratio(measured, found));
+            if let (Some(measured), Some(simulated)) = (bench.measured.tpot_ms, simulated.tpot_ms) {
+                tpot.extend(log_ratio(measured, simulated));
             }
         }
         let [ttft, tpot] = [ttft, tpot].map(|logs| {
@@ -200,8 +200,8 @@ fn bench_errors(
 ) -> Option<BenchErrors> {
     let spread = |latency: fn(&Medians) -> Option<f64>| {
         let errors = benches.iter().filter_map(|bench| {
-            let (found, measured) = (latency(&predicted(bench)?)?, latency(&bench.measured)?);
-            Some((found / measured - 1.0).abs())
+            let (predicted, measured) = (latency(&predicted(bench)?)?, latency(&bench.measured)?);
+            Some((predicted / measured - 1.0).abs())
         });
         let mut errors: Vec<f64> = errors.collect();
         Some(ErrorSpread {

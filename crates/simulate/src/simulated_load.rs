@@ -9,24 +9,24 @@ use llmprof_units::{Basis, Nanos};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::engine::{Finished, Outcome};
+use crate::engine::{FinishedRequest, LoadOutcome};
 
 /// A simulated load: the figures that a sent one has, and what the engine did.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SimulatedLoad {
     #[serde(flatten)]
     pub figures: LoadFigures,
-    /// Engine steps.
+    /// Steps that all replicas ran.
     pub steps: u64,
     /// Share of the duration in which steps ran, over all replicas.
     pub busy_share: f64,
     /// Sequences that ran, over the time of steps.
-    pub running: Level,
+    pub running: LoadLevel,
     /// Requests that waited, over the time of steps.
-    pub waiting: Level,
+    pub waiting: LoadLevel,
     /// Share of the KV blocks in use, over the time of steps.
-    pub kv_usage: Level,
-    /// Preemptions.
+    pub kv_usage: LoadLevel,
+    /// Times that a sequence lost its KV blocks and had to be computed again.
     pub preemptions: u64,
     /// Tokens that preemptions threw away.
     pub discarded_tokens: u64,
@@ -39,11 +39,10 @@ pub struct SimulatedLoad {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "LoadLevel")]
-pub struct Level {
-    /// Mean over time.
+pub struct LoadLevel {
+    /// Mean, weighted by the time of steps.
     pub mean: f64,
-    /// Largest value.
+    /// Largest value at any step.
     pub max: f64,
 }
 
@@ -51,7 +50,7 @@ fn millis_of(time: Nanos) -> f64 {
     time.0 as f64 / 1e6
 }
 
-impl RequestLatencies for Finished {
+impl RequestLatencies for FinishedRequest {
     fn latency_ms(&self, metric: Metric) -> Option<f64> {
         match metric {
             Metric::Ttft => Some(millis_of(self.first_token - self.at)),
@@ -71,13 +70,18 @@ impl Latencies for SimulatedLoad {
     fn outcomes(&self) -> (u64, u64) {
         self.figures.outcomes()
     }
+
+    /// A plan simulates until percentiles settle, and a simulation says which do not.
+    fn needs_values(&self) -> bool {
+        false
+    }
 }
 
 impl SimulatedLoad {
     /// Summarizes the outcomes of one or more replicas with `kv_blocks` KV blocks each.
-    pub fn of_outcomes(outcomes: &[Outcome], kv_blocks: u64, slos: &[Slo]) -> Self {
+    pub fn of_outcomes(outcomes: &[LoadOutcome], kv_blocks: u64, slos: &[Slo]) -> Self {
         let finished = || outcomes.iter().flat_map(|outcome| &outcome.finished);
-        let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&LoadOutcome) -> u64| outcomes.iter().map(of).sum::<u64>();
         let start = finished().map(|f| f.at).min().unwrap_or(Nanos(0));
         let end = finished().map(|f| f.last_token).max().unwrap_or(Nanos(0));
         let duration_s = (end - start).0 as f64 / 1e9;
@@ -98,7 +102,9 @@ impl SimulatedLoad {
             .map(|(nanos, count)| (nanos / 1e6, count))
             .collect();
         let busy: f64 = outcomes.iter().map(|o| o.busy.0 as f64).sum();
-        let level = |integral: fn(&Outcome) -> f64, most: fn(&Outcome) -> u64, unit: f64| Level {
+        let level = |integral: fn(&LoadOutcome) -> f64,
+                     most: fn(&LoadOutcome) -> u64,
+                     unit: f64| LoadLevel {
             mean: outcomes.iter().map(integral).sum::<f64>() / busy.max(1.0) / unit,
             max: outcomes.iter().map(most).max().unwrap_or(0) as f64 / unit,
         };

@@ -67,10 +67,10 @@ fn times(model: &Model, device: &Device, tensor: u64, prompt: u64) -> [[f64; 2];
 
 /// A step takes about as long as its sum by hand, which counts embeddings that a decode step does not read, or up to twice as long.
 fn compare([by_hand, predicted]: [[f64; 2]; 2]) {
-    for (hand, found) in by_hand.into_iter().zip(predicted) {
+    for (by_hand, predicted) in by_hand.into_iter().zip(predicted) {
         assert!(
-            (0.93..2.0).contains(&(found / hand)),
-            "{hand} ms, {found} ms"
+            (0.93..2.0).contains(&(predicted / by_hand)),
+            "{by_hand} ms, {predicted} ms"
         );
     }
 }
@@ -107,7 +107,7 @@ fn llama_8b_on_three_devices() {
     ] {
         assert!(page.contains(&sum), "{sum}");
     }
-    for found in [l4, l40s, h100] {
-        compare(found);
+    for times in [l4, l40s, h100] {
+        compare(times);
     }
 }

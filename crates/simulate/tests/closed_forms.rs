@@ -1,6 +1,8 @@
 //! What queueing theory and arithmetic say, against the simulation.
 
-use llmprof_simulate::{Content, FrontEnd, Load, Request, Settings, SimulatedLoad, simulate_load};
+use llmprof_simulate::{
+    FrontEnd, PrefixContent, RequestLoad, Settings, SimulatedLoad, SimulatedRequest, simulate_load,
+};
 use llmprof_theory::Step;
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths};
 use llmprof_units::Nanos;
@@ -20,17 +22,17 @@ const ONE: Settings = Settings {
     wait_tokens: 0,
 };
 
-fn request(at_ms: i64, prompt: u64, output: u64) -> Request {
-    Request {
+fn request(at_ms: i64, prompt: u64, output: u64) -> SimulatedRequest {
+    SimulatedRequest {
         at: Nanos(at_ms * 1_000_000),
         prompt,
         output,
-        content: Content::Unique,
+        content: PrefixContent::Unique,
     }
 }
 
-fn load(requests: Vec<Request>) -> Load {
-    Load {
+fn load(requests: Vec<SimulatedRequest>) -> RequestLoad {
+    RequestLoad {
         requests,
         concurrency: None,
         front_end: FrontEnd::default(),
@@ -41,7 +43,7 @@ fn load(requests: Vec<Request>) -> Load {
 #[test]
 fn one_request_at_a_time_is_an_md1_queue() {
     for (rate, output) in [(5.0, 1), (7.0, 4), (9.0, 10)] {
-        let load = Load::from_lengths(
+        let load = RequestLoad::from_lengths(
             &Arrivals::Poisson { rate },
             &Lengths::Fixed { tokens: 10 },
             &Lengths::Fixed { tokens: output },
@@ -147,8 +149,8 @@ fn a_shared_prefix_is_computed_once() {
         max_num_seqs: 4,
         ..ONE
     };
-    let shared = |at| Request {
-        content: Content::Shared(100),
+    let shared = |at| SimulatedRequest {
+        content: PrefixContent::Shared(100),
         ..request(at, 130, 2)
     };
     let asked = load(vec![shared(0), shared(1_000), shared(2_000)]);
@@ -178,7 +180,7 @@ fn what_never_fits_is_refused_and_nothing_waits_for_it() {
     let outcome = simulate_load(&asked, &settings, &|_: &Step| Nanos(1)).unwrap();
     assert_eq!(outcome.refused, [0, 1]);
     assert_eq!(outcome.finished.len(), 1);
-    let closed = Load {
+    let closed = RequestLoad {
         concurrency: Some(2),
         ..asked
     };
@@ -196,7 +198,7 @@ fn what_never_fits_is_refused_and_nothing_waits_for_it() {
 
 #[test]
 fn a_closed_loop_keeps_its_requests_in_flight() {
-    let asked = Load::from_lengths(
+    let asked = RequestLoad::from_lengths(
         &Arrivals::Closed { concurrency: 8 },
         &Lengths::Fixed { tokens: 16 },
         &Lengths::Fixed { tokens: 11 },
@@ -218,7 +220,7 @@ fn a_closed_loop_keeps_its_requests_in_flight() {
 }
 
 /// TTFT in ms by request.
-fn ttfts(load: &Load, settings: &Settings) -> Vec<i64> {
+fn ttfts(load: &RequestLoad, settings: &Settings) -> Vec<i64> {
     let mut outcome = simulate_load(load, settings, &|_: &Step| Nanos(10_000_000))
         .expect("an engine that starts");
     outcome.finished.sort_by_key(|finished| finished.index);
@@ -247,7 +249,7 @@ fn a_request_waits_for_a_step_that_is_not_yet_put_together() {
     assert_eq!(ttfts(&asked, &settings), [21, 29]);
     assert_eq!(ttfts(&asked, &ahead), [21, 39]);
     // In a closed loop, the next request leaves when the one before ends.
-    let closed = Load {
+    let closed = RequestLoad {
         concurrency: Some(1),
         ..asked
     };
@@ -268,7 +270,7 @@ fn prompts_pass_the_tokenizer_one_after_another() {
     };
     assert_eq!(ttfts(&asked, &settings), [43, 75, 107]);
     // In a closed loop of two, the third is sent when the first ends, at 43 ms: the tokenizer is free at 64, and done with it at 96 ms.
-    let closed = Load {
+    let closed = RequestLoad {
         concurrency: Some(2),
         ..asked
     };

@@ -1,7 +1,7 @@
 //! Prefill and decode apart, against schedules worked out by hand.
 
 use llmprof_simulate::{
-    Content, FrontEnd, Load, Request,
+    FrontEnd, PrefixContent, RequestLoad, SimulatedRequest,
     disaggregated::{Workers, simulate_split},
 };
 use llmprof_theory::Step;
@@ -9,14 +9,16 @@ use llmprof_units::Nanos;
 
 const MS: i64 = 1_000_000;
 
-fn load(requests: &[(i64, u64, u64)], concurrency: Option<usize>) -> Load {
-    let requests = requests.iter().map(|(at, prompt, output)| Request {
-        at: Nanos(at * MS),
-        prompt: *prompt,
-        output: *output,
-        content: Content::Unique,
-    });
-    Load {
+fn load(requests: &[(i64, u64, u64)], concurrency: Option<usize>) -> RequestLoad {
+    let requests = requests
+        .iter()
+        .map(|(at, prompt, output)| SimulatedRequest {
+            at: Nanos(at * MS),
+            prompt: *prompt,
+            output: *output,
+            content: PrefixContent::Unique,
+        });
+    RequestLoad {
         requests: requests.collect(),
         concurrency,
         front_end: FrontEnd::default(),
@@ -24,7 +26,7 @@ fn load(requests: &[(i64, u64, u64)], concurrency: Option<usize>) -> Load {
 }
 
 /// First and last token in ms, by request: a millisecond a prompt token, ten for a decode step and one for each of its sequences.
-fn times(load: &Load, workers: Workers) -> Vec<(i64, i64)> {
+fn times(load: &RequestLoad, workers: Workers) -> Vec<(i64, i64)> {
     let prefill = |step: &Step| Nanos(step.prefill.new_tokens() as i64 * MS);
     let decode = |step: &Step| {
         let sequences = step.decode.sequences();

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 
 use llmprof_predict::{EfficiencyProfile, parallel::ParallelModel};
 use llmprof_simulate::{
-    Load,
+    RequestLoad,
     plan::{
-        Formats, Plan, Question, Reason, Requests, Source, Traffic, TrafficError, plan_engines,
+        PlanAnswer, PlanQuestion, PlanReason, PlanTraffic, RequestSource, Requests, TrafficError,
+        TriedFormats, plan_engines,
     },
     predicted::Predicted,
     search::on_replicas,
@@ -41,14 +42,14 @@ fn device(name: &str) -> Device {
 const PROMPT: Lengths = Lengths::Fixed { tokens: 512 };
 const OUTPUT: Lengths = Lengths::Fixed { tokens: 32 };
 
-fn traffic(rate: f64) -> Traffic {
-    let source = Source::Synthetic {
+fn traffic(rate: f64) -> PlanTraffic {
+    let source = RequestSource::Synthetic {
         arrivals: Arrivals::Poisson { rate },
         prompt: PROMPT,
         output: OUTPUT,
         shared_prefix: 0,
     };
-    Traffic::new(source, 7).unwrap()
+    PlanTraffic::new(source, 7).unwrap()
 }
 
 fn slos(texts: &[&str]) -> Vec<Slo> {
@@ -66,20 +67,20 @@ struct Asked<'a> {
     shift: Shift,
 }
 
-fn planned(asked: &Asked<'_>) -> Plan {
+fn planned(asked: &Asked<'_>) -> PlanAnswer {
     let devices: Vec<Device> = asked.devices.iter().map(|name| device(name)).collect();
     let prices: BTreeMap<String, f64> = asked
         .prices
         .iter()
         .map(|&(name, price)| (name.to_owned(), price))
         .collect();
-    let question = Question {
+    let question = PlanQuestion {
         model: &model(asked.model),
         devices: &devices,
         profile: &EfficiencyProfile::embedded("vllm").unwrap(),
         shift: asked.shift,
         base: Workload::default(),
-        formats: Formats {
+        formats: TriedFormats {
             fp8_weights: false,
             fp8_kv: false,
         },
@@ -128,7 +129,7 @@ fn shifted_step_times_shift_latencies_and_bounds() {
             ..LLAMA_8B
         })
     };
-    let tpot = |plan: &Plan| {
+    let tpot = |plan: &PlanAnswer| {
         plan.candidates[0]
             .steady
             .summary
@@ -143,7 +144,7 @@ fn shifted_step_times_shift_latencies_and_bounds() {
     // 4.8 ms at the least × 10 are more than 30 ms.
     let hopeless = of(10.0);
     assert_eq!(
-        hopeless.failed.get(&Reason::Tpot),
+        hopeless.failed.get(&PlanReason::Tpot),
         Some(&hopeless.considered)
     );
 }
@@ -169,7 +170,7 @@ fn the_best_engine_is_enough_and_one_less_is_not() {
     let arrivals = Arrivals::Poisson {
         rate: LLAMA_8B.rate,
     };
-    let load = Load::from_lengths(&arrivals, &PROMPT, &OUTPUT, 0, 8000, 8);
+    let load = RequestLoad::from_lengths(&arrivals, &PROMPT, &OUTPUT, 0, 8000, 8);
     let is_met = |replicas| {
         let summary = on_replicas(&load, &best.settings, &time, replicas, &slos).unwrap();
         all_met(&slos, &summary)
@@ -237,20 +238,20 @@ fn what_cannot_work_has_its_reason() {
     assert!(too_large.candidates.is_empty());
     assert_eq!(
         too_large.failed,
-        BTreeMap::from([(Reason::Memory, too_large.considered)])
+        BTreeMap::from([(PlanReason::Memory, too_large.considered)])
     );
     let too_slow = planned(&Asked {
         slos: &["tpot:p50<1ms"],
         max_gpus: 1,
         ..LLAMA_8B
     });
-    assert_eq!(too_slow.failed, BTreeMap::from([(Reason::Tpot, 1)]));
+    assert_eq!(too_slow.failed, BTreeMap::from([(PlanReason::Tpot, 1)]));
     let too_many = planned(&Asked {
         rate: 10_000.0,
         max_gpus: 1,
         ..LLAMA_8B
     });
-    assert_eq!(too_many.failed, BTreeMap::from([(Reason::Gpus, 1)]));
+    assert_eq!(too_many.failed, BTreeMap::from([(PlanReason::Gpus, 1)]));
 }
 
 /// Decode engines compute no prompts: TPOT hardly exceeds that of a decode step, while a KV cache of 512 × 131,072 bytes passes NVLink.
@@ -269,12 +270,13 @@ fn prefill_and_decode_apart() {
         apart.gpus,
         (split.prefill + split.decode) * apart.parallel.rank_count()
     );
-    let same = |one: &&llmprof_simulate::plan::Candidate| {
+    let same = |one: &&llmprof_simulate::plan::PlanCandidate| {
         one.split.is_none() && one.parallel == apart.parallel
     };
     let together = plan.candidates.iter().find(same).unwrap();
-    let tpot =
-        |one: &llmprof_simulate::plan::Candidate| one.steady.summary.figures.tpot_ms.unwrap().p99;
+    let tpot = |one: &llmprof_simulate::plan::PlanCandidate| {
+        one.steady.summary.figures.tpot_ms.unwrap().p99
+    };
     assert!(
         tpot(apart) < tpot(together),
         "{} {}",
@@ -285,15 +287,15 @@ fn prefill_and_decode_apart() {
 
 #[test]
 fn a_load_needs_a_rate() {
-    let source = |arrivals| Source::Synthetic {
+    let source = |arrivals| RequestSource::Synthetic {
         arrivals,
         prompt: PROMPT,
         output: OUTPUT,
         shared_prefix: 0,
     };
-    let closed = Traffic::new(source(Arrivals::Closed { concurrency: 4 }), 0);
+    let closed = PlanTraffic::new(source(Arrivals::Closed { concurrency: 4 }), 0);
     assert_eq!(closed.err(), Some(TrafficError::Closed));
-    let all_at_once = Traffic::new(
+    let all_at_once = PlanTraffic::new(
         source(Arrivals::Poisson {
             rate: f64::INFINITY,
         }),

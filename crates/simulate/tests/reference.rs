@@ -4,7 +4,9 @@
 
 use std::collections::VecDeque;
 
-use llmprof_simulate::{Content, FrontEnd, Load, Request, Settings, SimulatedLoad, simulate_load};
+use llmprof_simulate::{
+    FrontEnd, PrefixContent, RequestLoad, Settings, SimulatedLoad, SimulatedRequest, simulate_load,
+};
 use llmprof_theory::{Part, Sequences, Step};
 use llmprof_units::Nanos;
 use proptest::prelude::*;
@@ -21,7 +23,11 @@ struct Plain {
 }
 
 /// First token and last token of each request, and preemptions. No prefix cache.
-fn plainly(load: &Load, s: &Settings, time: &dyn Fn(&Step) -> i64) -> (Vec<(i64, i64)>, u64) {
+fn plainly(
+    load: &RequestLoad,
+    s: &Settings,
+    time: &dyn Fn(&Step) -> i64,
+) -> (Vec<(i64, i64)>, u64) {
     let mut done = vec![(0, 0); load.requests.len()];
     let (mut waiting, mut running) = (VecDeque::<Plain>::new(), Vec::<Plain>::new());
     let (mut now, mut next, mut free, mut preemptions) = (0_i64, 0, s.kv_blocks, 0);
@@ -131,20 +137,20 @@ fn plainly(load: &Load, s: &Settings, time: &dyn Fn(&Step) -> i64) -> (Vec<(i64,
     }
 }
 
-fn loads() -> impl Strategy<Value = Load> {
+fn loads() -> impl Strategy<Value = RequestLoad> {
     let request = (0_i64..4000, 1_u64..60, 1_u64..40);
     proptest::collection::vec(request, 1..40).prop_map(|gaps| {
         let mut at = 0;
         let requests = gaps.into_iter().map(|(gap, prompt, output)| {
             at += gap;
-            Request {
+            SimulatedRequest {
                 at: Nanos(at),
                 prompt,
                 output,
-                content: Content::Unique,
+                content: PrefixContent::Unique,
             }
         });
-        Load {
+        RequestLoad {
             requests: requests.collect(),
             concurrency: None,
             front_end: FrontEnd::default(),
@@ -226,7 +232,7 @@ proptest! {
     ) {
         let mut load = load;
         for request in load.requests.iter_mut().step_by(2) {
-            request.content = Content::Shared(shared);
+            request.content = PrefixContent::Shared(shared);
         }
         let settings = Settings { prefix_caching, ..settings };
         let outcome = simulate_load(&load, &settings, &|step: &Step| Nanos(time(step))).unwrap();

@@ -1,11 +1,11 @@
-//! Benches of a server shift predictions: a server whose step times are known factors away from the predicted ones is found out.
+//! Benches of a server shift predictions: the fit recovers the known factors by which a server's step times differ from the predicted ones.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use llmprof_predict::{EfficiencyProfile, parallel::ParallelModel};
 use llmprof_simulate::{
-    Load, Settings, SimulatedLoad,
-    plan::served::Server,
+    RequestLoad, Settings, SimulatedLoad,
+    plan::served::BenchedServer,
     predicted::Predicted,
     shift::{Bench, Medians, Shift, ShiftError},
     simulate_load,
@@ -31,10 +31,10 @@ fn device() -> Device {
     Catalog::embedded().by_name("h100_sxm").unwrap()
 }
 
-fn loads() -> Vec<Load> {
+fn loads() -> Vec<RequestLoad> {
     let load = |arrivals: Arrivals, prompt: u64, output: u64| {
         let [prompt, output] = [prompt, output].map(|tokens| Lengths::Fixed { tokens });
-        Load::from_lengths(&arrivals, &prompt, &output, 0, REQUESTS, 3)
+        RequestLoad::from_lengths(&arrivals, &prompt, &output, 0, REQUESTS, 3)
     };
     vec![
         load(Arrivals::Poisson { rate: 4.0 }, 1024, 128),
@@ -81,7 +81,7 @@ fn fitted(
     llmprof_simulate::shift::ShiftFit,
     ShiftError<llmprof_simulate::plan::served::ServerError>,
 > {
-    let server = Server {
+    let server = BenchedServer {
         model: &model(),
         device: &device(),
         profile: &EfficiencyProfile::embedded("vllm").unwrap(),

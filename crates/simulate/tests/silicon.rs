@@ -1,30 +1,30 @@
-//! The grading harness of serving engines on a part of the public rows; the example `silicon_sample` grades all of them.
+//! The grading harness of serving engines on a part of the public rows; `xtask silicon` grades all of them.
 
-#![allow(dead_code, reason = "the example has more of these modules")]
+#![allow(dead_code, reason = "xtask uses more of these modules")]
 
-#[path = "../examples/silicon_sample/calibration.rs"]
+#[path = "../../../xtask/src/silicon/calibration.rs"]
 mod calibration;
-#[path = "../examples/silicon_sample/coverage.rs"]
+#[path = "../../../xtask/src/silicon/coverage.rs"]
 mod coverage;
-#[path = "../examples/silicon_sample/fit.rs"]
+#[path = "../../../xtask/src/silicon/fit.rs"]
 mod fit;
-#[path = "../examples/silicon_sample/fitted.rs"]
+#[path = "../../../xtask/src/silicon/fitted.rs"]
 mod fitted;
-#[path = "../examples/silicon_sample/launch.rs"]
+#[path = "../../../xtask/src/silicon/launch.rs"]
 mod launch;
-#[path = "../examples/silicon_sample/rows.rs"]
+#[path = "../../../xtask/src/silicon/rows.rs"]
 mod rows;
-#[path = "../examples/silicon_sample/served.rs"]
+#[path = "../../../xtask/src/silicon/served.rs"]
 mod served;
-#[path = "../examples/silicon_sample/trials.rs"]
+#[path = "../../../xtask/src/silicon/trials.rs"]
 mod trials;
 
 use std::collections::BTreeSet;
 
 use calibration::fitted_to;
-use fit::Fit;
-use fitted::{Fitted, read_profiles};
-use rows::{Row, Source, design_of};
+use fit::NumberFit;
+use fitted::{FittedNumbers, read_profiles};
+use rows::{RowSource, ServedRow, design_of};
 use trials::Trials;
 
 /// Every so manieth row on an H200 is graded here.
@@ -38,9 +38,12 @@ const TPOT: f64 = 0.12;
 #[test]
 fn designs_that_were_left_out_are_predicted_as_stated() {
     let (models, profiles) = (rows::read_models().unwrap(), read_profiles().unwrap());
-    let (fitted, rows) = (Fitted::read_fitted().unwrap(), rows::read_rows().unwrap());
+    let (fitted, rows) = (
+        FittedNumbers::read_fitted().unwrap(),
+        rows::read_rows().unwrap(),
+    );
     let mut trials = Trials::new(&models, &profiles);
-    let graded: Vec<&Row> = rows
+    let graded: Vec<&ServedRow> = rows
         .iter()
         .filter(|row| row.device == "h200" && trials.can_simulate(row))
         .step_by(STRIDE)
@@ -70,9 +73,12 @@ fn designs_that_were_left_out_are_predicted_as_stated() {
 #[test]
 fn nothing_is_fitted_to_rows_of_the_design_that_is_graded() {
     let (models, profiles) = (rows::read_models().unwrap(), read_profiles().unwrap());
-    let (fitted, rows) = (Fitted::read_fitted().unwrap(), rows::read_rows().unwrap());
+    let (fitted, rows) = (
+        FittedNumbers::read_fitted().unwrap(),
+        rows::read_rows().unwrap(),
+    );
     let trials = Trials::new(&models, &profiles);
-    let usable: Vec<&Row> = rows.iter().filter(|row| trials.can_simulate(row)).collect();
+    let usable: Vec<&ServedRow> = rows.iter().filter(|row| trials.can_simulate(row)).collect();
     let designs: BTreeSet<&str> = models.keys().map(|model| design_of(model)).collect();
     let with_numbers: BTreeSet<&str> = fitted.without.keys().map(String::as_str).collect();
     assert_eq!(designs, with_numbers);
@@ -87,10 +93,10 @@ fn nothing_is_fitted_to_rows_of_the_design_that_is_graded() {
     }
 }
 
-/// What engines cost stands in their profiles, and is what the fit found.
+/// The costs of engines in their profiles are those that the fit gave.
 #[test]
 fn profiles_have_the_fitted_numbers() {
-    let fitted = Fitted::read_fitted().unwrap();
+    let fitted = FittedNumbers::read_fitted().unwrap();
     for (name, profile) in read_profiles().unwrap() {
         assert_eq!(fitted.all.put_into(&profile), profile, "{name}");
         // The range of TPOT does not hold for enough designs, that of TTFT says nothing: profiles have none.
@@ -104,14 +110,14 @@ fn fitted_numbers_are_the_best_of_their_grids() {
     let (models, profiles) = (rows::read_models().unwrap(), read_profiles().unwrap());
     let rows = rows::read_rows().unwrap();
     let mut trials = Trials::new(&models, &profiles);
-    let usable: Vec<&Row> = rows
+    let usable: Vec<&ServedRow> = rows
         .iter()
-        .filter(|row| row.source == Source::Dashboard && trials.can_simulate(row))
+        .filter(|row| row.source == RowSource::Dashboard && trials.can_simulate(row))
         .collect();
     let part = fitted_to(&usable, None).into_iter().step_by(FIT_STRIDE);
-    let part: Vec<&Row> = part.collect();
-    let shipped = Fitted::read_fitted().unwrap().all;
-    let mut fit = Fit::new(part, &mut trials);
+    let part: Vec<&ServedRow> = part.collect();
+    let shipped = FittedNumbers::read_fitted().unwrap().all;
+    let mut fit = NumberFit::new(part, &mut trials);
     let best = fit.turn_once(&shipped).unwrap();
     let [shipped, best] = [shipped, best].map(|numbers| fit.ttft_error(&numbers).unwrap());
     assert!(shipped - best < 0.05, "{shipped:.3}, best {best:.3}");
@@ -123,14 +129,14 @@ fn fitted_numbers_are_the_best_of_their_grids() {
 fn the_fit_finds_the_shipped_numbers() {
     let (rows, models) = (rows::read_rows().unwrap(), rows::read_models().unwrap());
     let fitted = fit::fit_all(&rows, &models, &read_profiles().unwrap()).unwrap();
-    assert_eq!(fitted, Fitted::read_fitted().unwrap());
+    assert_eq!(fitted, FittedNumbers::read_fitted().unwrap());
 }
 
 /// A design whose rows are all off is not held by the interval of the others, and has no part in it.
 #[test]
 fn a_design_has_no_part_in_the_interval_that_it_is_graded_by() {
     let near: Vec<f64> = (0..100).map(|i| 0.9 + 0.002 * f64::from(i)).collect();
-    let key = |design: &'static str| (design, "h200", Source::Sweep, "vllm");
+    let key = |design: &'static str| (design, "h200", RowSource::Sweep, "vllm");
     let groups = coverage::Groups::from([
         (key("a"), near.clone()),
         (key("b"), near),

@@ -144,7 +144,7 @@ pub struct Costs {
     pub encoder: Option<Cost>,
     /// All passes over the prompt.
     pub prefill: Cost,
-    /// The first decode step.
+    /// The decode step that makes the second token: the shortest context of all of them.
     pub decode_step: Cost,
     pub decode: Cost,
 }
@@ -159,7 +159,7 @@ pub enum Span {
     Encoder,
     /// All passes over the prompt.
     Prefill,
-    /// The first decode step.
+    /// The decode step that makes the second token.
     DecodeStep,
     Decode,
 }

@@ -69,7 +69,7 @@ impl Encoder {
         }
     }
 
-    /// The tokens that a decoder begins with, for a prompt of so many: a start token alone where the encoder reads the prompt.
+    /// Tokens that the decoder begins with for a prompt of `prompt` tokens: only a start token if the encoder reads the prompt.
     pub(crate) fn decoder_prompt(&self, prompt: u64) -> u64 {
         match &self.input {
             EncoderInput::Tokens(_) => 1,

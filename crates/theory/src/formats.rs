@@ -7,7 +7,7 @@ use crate::quant::WeightFormat;
 /// Number formats of a workload with the model's own where the workload says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Formats {
-    /// Storage of quantizable matrices.
+    /// Storage of the matrices that a quantized checkpoint quantizes.
     pub weights: WeightFormat,
     /// Storage of all other weights.
     pub plain: DType,

@@ -38,7 +38,7 @@ pub use encoder::{AudioInput, Encoder, EncoderInput};
 pub use error::{ModelError, WorkloadError};
 pub use families::{COMMON_KEYS, GELU_NEW, family_names};
 pub use formats::Formats;
-pub use memory::Memory;
+pub use memory::MemoryFootprint;
 pub use memory_fit::MemoryFit;
 pub use model::{Decoder, Model};
 pub use operator::{Kind, Operator, Path, Phase, Shape, Traffic, Work};

@@ -12,15 +12,14 @@ use crate::{
     workload::Workload,
 };
 
-/// Searches end here; no machine holds more.
+/// Searches end here: 4 billion tokens and 16 million sequences are more than any machine holds.
 const SEARCHED_TOKENS_MAX: u64 = 1 << 32;
 const SEARCHED_BATCH_MAX: u64 = 1 << 24;
 
 /// Bytes that a workload needs at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "MemoryFootprint")]
-pub struct Memory {
-    /// Bytes of the weights.
+pub struct MemoryFootprint {
+    /// Bytes of all weights as the checkpoint stores them, scales included.
     pub weights: u64,
     /// The KV cache when the last token is made.
     pub kv_cache: u64,
@@ -30,7 +29,7 @@ pub struct Memory {
     pub activations_peak: u64,
 }
 
-impl Memory {
+impl MemoryFootprint {
     pub fn total_bytes(&self) -> u64 {
         self.weights
             .saturating_add(self.kv_cache)
@@ -39,6 +38,11 @@ impl Memory {
 }
 
 impl Model {
+    /// Longest sequence that the config allows.
+    pub fn max_positions(&self) -> Option<u64> {
+        self.decoder.as_ref()?.max_positions
+    }
+
     /// Bytes of keys and values after `tokens` tokens in each of `workload`'s sequences.
     ///
     /// A layer with a sliding window keeps the window and no more; a gated delta layer one state, whatever the tokens; one that attends to an encoder keeps keys and values of all that
@@ -77,13 +81,13 @@ impl Model {
     }
 
     /// What a workload keeps in memory at once.
-    pub fn count_memory(&self, workload: &Workload) -> Result<Memory, WorkloadError> {
+    pub fn count_memory(&self, workload: &Workload) -> Result<MemoryFootprint, WorkloadError> {
         self.validate_workload(workload)?;
         Ok(self.memory_beside(workload, self.parameter_bytes(&workload.precision)))
     }
 
     /// Memory of a workload, given the bytes of its weights: callers that ask often sum the weights once, since that is the slow part.
-    fn memory_beside(&self, workload: &Workload, weights: u64) -> Memory {
+    fn memory_beside(&self, workload: &Workload, weights: u64) -> MemoryFootprint {
         let tokens = self
             .context_tokens(workload)
             .saturating_add(workload.decode_steps());
@@ -111,7 +115,7 @@ impl Model {
             (encoder.peak_elements(encoded), kept)
         });
         let formats = self.number_formats(&workload.precision);
-        Memory {
+        MemoryFootprint {
             weights,
             kv_cache: self.kv_cache_bytes(workload, tokens),
             activations_peak: formats

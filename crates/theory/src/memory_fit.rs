@@ -5,13 +5,13 @@ use serde::Serialize;
 
 use crate::{Kind, Model, Pass, Workload, device::Device};
 
-/// Memory that a workload needs beside what the device has.
+/// Memory that a workload needs, and the memory of the device.
 ///
 /// Weights and KV cache (states of gated delta layers among it) only: both are exact. Activations, the allocator's slack and the runtime's own memory come on
 /// top, so a workload that barely fits here will not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct MemoryFit {
-    /// Stored weights, scales included.
+    /// Bytes of the weights as stored, scales included.
     pub weights_bytes: Bytes,
     /// KV cache after the last token.
     pub kv_bytes: Bytes,

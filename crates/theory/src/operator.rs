@@ -38,7 +38,7 @@ impl fmt::Display for Phase {
     }
 }
 
-/// What an operator does.
+/// The kind of work of an operator, by which tables group operators.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
 )]
@@ -49,7 +49,7 @@ pub enum Kind {
     Embedding,
     /// Rows of a learned position table added to the input.
     PositionEmbedding,
-    /// RMS or layer normalization.
+    /// RMS norm or layer norm, with its weight and bias.
     Norm,
     /// A dense GEMM with a weight.
     Linear,
@@ -72,7 +72,7 @@ pub enum Kind {
     Experts,
     /// A convolution over an image.
     Conv2d,
-    /// A convolution over time.
+    /// A convolution along the time axis, as in audio encoders and gated delta layers.
     Conv1d,
     /// Rearrangement of image features without arithmetic.
     Reorder,
@@ -170,7 +170,7 @@ pub struct Shape {
     pub groups: u64,
     /// Rows: tokens, queries or pixels.
     pub m: u64,
-    /// Columns of the result.
+    /// Columns of the result; for attention the keys of the first step.
     pub n: u64,
     /// The summed dimension; 0 for elementwise work.
     pub k: u64,

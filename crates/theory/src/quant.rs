@@ -57,7 +57,6 @@ impl WeightFormat {
         zeros: true,
         index: true,
     };
-    /// One scale per tensor.
     pub(crate) const FP8: Self = Self::Fp8 {
         rows: 0,
         columns: 0,

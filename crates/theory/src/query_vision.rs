@@ -11,7 +11,7 @@ use crate::{
 /// SAM, an encoder with queries, and a projector: a global view of every image, and local crops of large ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueryVision {
-    /// Its neck compresses sixteenfold.
+    /// Its neck leaves one feature for 16 patches.
     pub sam: SamEncoder,
     pub encoder: QueryEncoder,
     /// From the encoder's width to the decoder's.

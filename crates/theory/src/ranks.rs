@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Parallel {
     /// Ranks that share every layer.
     pub tensor: u64,
-    /// Stages of layers.
+    /// Pipeline stages: each holds a consecutive range of the layers.
     pub pipeline: u64,
     /// Ranks that share the experts: within the tensor-parallel ranks, or across data-parallel ones.
     pub expert: u64,

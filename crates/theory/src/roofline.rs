@@ -1,4 +1,4 @@
-//! The least time that a device needs for some work, whatever the software.
+//! The least time that a device needs for some work with any software.
 //!
 //! Per operator: the largest of tensor FLOPs ÷ tensor peak, vector FLOPs ÷ vector peak, and minimum DRAM bytes ÷ bandwidth,
 //! where minimum DRAM bytes are weights, KV cache, and the model's inputs and outputs. Activations between operators count
@@ -25,7 +25,7 @@ pub enum Resource {
     /// GEMMs, on whichever pipe the device does them best.
     #[serde(rename = "matrix", alias = "tensor")]
     Tensor,
-    /// Other arithmetic: vector units.
+    /// Arithmetic other than GEMMs, on the FP32 pipe.
     Vector,
     Memory,
     /// The fixed time of each kernel. Only predictions know it.
@@ -75,9 +75,9 @@ pub struct Roof<'d> {
 /// The least times of one operator, all its layers and steps together, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OperatorRoofline {
-    /// Of its matrix work.
+    /// Matrix work at the peak of the tensor cores.
     pub tensor: f64,
-    /// Of its other arithmetic.
+    /// All other arithmetic at the peak of the FP32 pipe.
     pub vector: f64,
     /// Of its minimum DRAM traffic.
     pub memory: f64,
@@ -232,7 +232,7 @@ pub struct PhaseRoofline {
     pub memory_level: MemoryLevel,
     /// Floating-point operations; a multiply-add is two.
     pub flops: Flops,
-    /// Minimum DRAM bytes.
+    /// Minimum DRAM traffic: bytes that must cross DRAM however the work is done.
     pub min_dram_bytes: Bytes,
     /// Operations per byte of minimum DRAM traffic; absent where no bytes move.
     pub intensity: Option<f64>,
@@ -373,7 +373,7 @@ pub struct Rooflines {
     pub encoder: Option<PhaseRoofline>,
     /// All passes over the prompt.
     pub prefill: PhaseRoofline,
-    /// The first decode step.
+    /// The decode step that makes the second token: the shortest context of all of them.
     pub decode_step: PhaseRoofline,
     /// All decode steps; absent where prefill gives the only token.
     pub decode: Option<PhaseRoofline>,

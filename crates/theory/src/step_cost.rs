@@ -1,4 +1,4 @@
-//! What a step costs.
+//! FLOPs and minimum DRAM traffic of one step whose sequences differ.
 
 use crate::{
     cost::Cost,

@@ -15,13 +15,13 @@ const IMAGES_MAX: u64 = 1 << 20;
 impl Model {
     /// Refuses a workload that makes no sense, naming the key.
     pub fn validate_workload(&self, workload: &Workload) -> Result<(), WorkloadError> {
-        let range = |field, found: u64, low: u64, high: u64| {
-            if (low..=high).contains(&found) {
+        let range = |field, value: u64, low: u64, high: u64| {
+            if (low..=high).contains(&value) {
                 return Ok(());
             }
             Err(WorkloadError::Invalid {
                 field,
-                found: found.to_string(),
+                found: value.to_string(),
                 expected: format!("between {low} and {high}"),
             })
         };
@@ -75,17 +75,17 @@ impl Model {
     }
     fn validate_images(&self, workload: &Workload) -> Result<(), WorkloadError> {
         let images = &workload.images;
-        for (field, found) in [
+        for (field, count) in [
             ("images.count", images.count),
             ("images.height", images.height),
             ("images.width", images.width),
             ("images.crops_wide", images.crops_wide),
             ("images.crops_high", images.crops_high),
         ] {
-            if found > IMAGES_MAX {
+            if count > IMAGES_MAX {
                 return Err(WorkloadError::Invalid {
                     field,
-                    found: found.to_string(),
+                    found: count.to_string(),
                     expected: format!("at most {IMAGES_MAX}"),
                 });
             }

@@ -16,7 +16,7 @@ pub enum Vision {
     Sam(Box<SamEncoder>),
     /// DeepSeek-OCR: SAM, then CLIP over its features, then both projected.
     DeepseekOcr(Box<DeepseekOcrVision>),
-    /// Qwen2.5-VL and Qwen3.5.
+    /// The tower of Qwen2.5-VL and of Qwen3.5.
     Qwen(Box<WindowVit>),
     /// DeepSeek-OCR-2: SAM, then an encoder whose queries read its features, then a projector.
     Queries(Box<QueryVision>),

@@ -21,12 +21,10 @@ impl<const N: usize> From<[u64; N]> for Dims {
 }
 
 impl Dims {
-    /// The sizes, outermost first.
     pub fn sizes(&self) -> &[u64] {
         &self.sizes[..self.rank]
     }
 
-    /// Number of elements, saturating.
     pub fn elements(&self) -> u64 {
         crate::count::saturating_product(self.sizes())
     }

@@ -36,7 +36,7 @@ pub enum MlaDecode {
     Absorbed,
     /// The cache holds expanded keys and values of every head.
     Naive,
-    /// The cache holds the compressed latent, which every step expands anew (transformers 5).
+    /// The cache holds the compressed latent; every step expands it again (transformers 5).
     Expanded,
 }
 
@@ -49,9 +49,9 @@ pub enum Routing {
     Uniform,
     /// Mean number of distinct experts per layer and step, measured in a run.
     Measured {
-        /// In one prefill pass.
+        /// Mean distinct experts per layer of one prefill pass.
         prefill: f64,
-        /// In one decode step.
+        /// Mean distinct experts per layer of one decode step.
         decode: f64,
     },
 }
@@ -64,7 +64,7 @@ pub struct Precision {
     pub weights: Option<WeightFormat>,
     /// Storage of all other weights: as the quantizable ones where those are not quantized, else as activations.
     pub plain: Option<DType>,
-    /// Number format of activations.
+    /// Number format of activations; null takes the model's own.
     pub activations: Option<DType>,
     /// Number format of the KV cache.
     pub kv: Option<DType>,
@@ -76,7 +76,7 @@ pub struct Precision {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct Images {
-    /// Images of a sequence.
+    /// Number of images that come with each sequence; 0 is none.
     pub count: u64,
     /// Pixels from top to bottom, for models that take any size; 0 is the model's own size.
     pub height: u64,
@@ -92,7 +92,7 @@ pub struct Images {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct Workload {
-    /// Sequences that run together.
+    /// Number of sequences that run together in a step.
     pub batch: u64,
     /// Text tokens of each prompt; image tokens come on top.
     pub prompt: u64,
@@ -102,17 +102,17 @@ pub struct Workload {
     pub cached: u64,
     /// Prompt tokens that one prefill pass takes; absent is all of them.
     pub chunk: Option<u64>,
-    /// Number formats.
+    /// Number formats of weights, activations and KV cache; each absent one follows the model's config.
     pub precision: Precision,
-    /// Images of a sequence.
+    /// Number and size of the images that come with each sequence.
     pub images: Images,
-    /// How attention is counted.
+    /// Whether causal attention counts the scores above the diagonal.
     pub attention: AttentionConvention,
-    /// Which logits prefill computes.
+    /// Whether prefill computes the logits of the last token or of all.
     pub logits: Logits,
-    /// How latent attention decodes.
+    /// Which form of the latent the KV cache holds in multi-head latent attention (DeepSeek).
     pub mla: MlaDecode,
-    /// Which experts are reached.
+    /// How many distinct experts the tokens of a step reach in a mixture of experts.
     pub routing: Routing,
     /// Devices that share the model.
     #[serde(skip_serializing_if = "Parallel::is_single")]

@@ -1,4 +1,4 @@
-//! When requests are sent.
+//! Arrival processes: what decides when each request is sent.
 
 use llmprof_units::{Nanos, format_significant};
 use schemars::JsonSchema;
@@ -12,22 +12,22 @@ use crate::random::Random;
 pub enum Arrivals {
     /// A new request as soon as one of `concurrency` ends.
     Closed {
-        /// Requests in flight.
+        /// Number of requests in flight at any time.
         concurrency: usize,
     },
-    /// One every 1/`rate` seconds.
+    /// One request every 1/`rate` seconds.
     Constant {
-        /// Requests per second.
+        /// Number of requests sent per second.
         rate: f64,
     },
     /// Independent of each other: exponential gaps.
     Poisson {
-        /// Requests per second.
+        /// Mean number of requests sent per second.
         rate: f64,
     },
     /// Gamma gaps with shape `burstiness` and mean 1/`rate`: below 1 in bursts, 1 is Poisson, above 1 more even.
     Gamma {
-        /// Requests per second.
+        /// Mean number of requests sent per second.
         rate: f64,
         /// The shape of the gaps.
         burstiness: f64,

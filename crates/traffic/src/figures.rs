@@ -17,13 +17,13 @@ pub struct LoadFigures {
     /// `measured`, or `predicted` by a simulation.
     #[serde(default = "measured_basis")]
     pub basis: Basis,
-    /// First token − scheduled.
+    /// Time to first token in ms, counted from when the request was due.
     pub ttft_ms: Option<Distribution>,
     /// (Last − first token) ÷ (output tokens − 1), one a request.
     pub tpot_ms: Option<Distribution>,
     /// Time to each token after the first, one a token.
     pub itl_ms: Option<Distribution>,
-    /// Last token − scheduled.
+    /// End-to-end latency in ms: from when the request was due to its last token.
     pub e2e_ms: Option<Distribution>,
     /// Completed requests per second, from the first due to the last answer.
     pub request_throughput: f64,
@@ -33,9 +33,9 @@ pub struct LoadFigures {
     pub total_token_throughput: Option<f64>,
     /// Completed requests per second that met every SLO, where there are any.
     pub goodput: Option<f64>,
-    /// Requests with a result.
+    /// Number of requests that were answered in full.
     pub completed: u64,
-    /// Requests without.
+    /// Number of requests that ended without a full answer.
     pub failed: u64,
     /// Prompt tokens of completed requests.
     pub total_input_tokens: Option<u64>,
@@ -96,18 +96,18 @@ pub struct LoadSummary {
 /// Requests in flight, from due to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Concurrency {
-    /// At once.
+    /// Highest number of requests in flight at any one time.
     pub max: u64,
-    /// Over time.
+    /// Number of requests in flight, averaged over time.
     pub mean: f64,
 }
 
 /// From the first completion to the last request that was due, or to where the server stopped answering.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct SteadyState {
-    /// Its start, seconds.
+    /// Start of the interval, in seconds from the start of the load.
     pub start_s: f64,
-    /// Its end, seconds.
+    /// End of the interval, in seconds from the start of the load.
     pub end_s: f64,
     /// Requests that were due in it.
     pub requests: u64,

@@ -14,28 +14,28 @@ pub const REQUEST_TOKENS_MAX: u64 = 16 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Lengths {
-    /// Always the same.
+    /// The same length for every request.
     Fixed {
-        /// Tokens.
+        /// Number of tokens of every request.
         tokens: u64,
     },
     /// Every length between two, both included.
     Uniform {
-        /// The shortest.
+        /// Smallest number of tokens, itself included.
         least: u64,
-        /// The longest.
+        /// Largest number of tokens, itself included.
         most: u64,
     },
     /// Around a mean; at least one token.
     Normal {
-        /// The mean.
+        /// Mean of the normal distribution, in tokens.
         mean: f64,
-        /// The standard deviation.
+        /// Standard deviation of the normal distribution, in tokens.
         deviation: f64,
     },
     /// Around a median with a long tail; at least one token.
     Lognormal {
-        /// The median.
+        /// Median of the lognormal distribution, in tokens.
         median: f64,
         /// Standard deviation of the logarithm.
         sigma: f64,

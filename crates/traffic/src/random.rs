@@ -53,7 +53,7 @@ impl Random {
         radius * (std::f64::consts::TAU * self.next_uniform()).cos()
     }
 
-    /// Exponential with mean 1.
+    /// A draw from the exponential distribution with mean 1.
     pub fn next_exponential(&mut self) -> f64 {
         -self.next_uniform().ln()
     }

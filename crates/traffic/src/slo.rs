@@ -1,4 +1,4 @@
-//! Objectives: `ttft:p99<500ms`.
+//! Service-level objectives, written as `ttft:p99<500ms`.
 
 use std::{fmt, str::FromStr};
 
@@ -16,24 +16,28 @@ pub trait Latencies {
     fn distribution(&self, metric: Metric) -> Option<Distribution>;
     /// Requests with a result, and those without.
     fn outcomes(&self) -> (u64, u64);
+    /// Whether a percentile is known only from [`Slo::values_min`] values on.
+    fn needs_values(&self) -> bool {
+        true
+    }
 }
 
 /// The latencies of one request.
 pub trait RequestLatencies {
-    /// In milliseconds; of [`Metric::Itl`] the longest. `None` where there is none.
+    /// In milliseconds; for [`Metric::Itl`] the longest gap. `None` if the request has no such latency.
     fn latency_ms(&self, metric: Metric) -> Option<f64>;
 }
 
-/// A latency.
+/// The latency that an objective bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "SloMetric")]
 pub enum Metric {
     /// Time to the first token.
     Ttft,
-    /// Time per output token.
+    /// Time per output token after the first: the mean of one request.
     Tpot,
-    /// Time between tokens.
+    /// Inter-token latency: time between two successive tokens of a request.
     Itl,
     /// Time to the last token.
     E2e,
@@ -53,18 +57,21 @@ impl Metric {
 /// An objective: a statistic of a latency below a limit.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Slo {
-    /// The latency.
+    /// The latency that the objective bounds.
     pub metric: Metric,
     /// `p50`, `p90`, `p95`, `p99`, `mean`, `max`.
     pub statistic: String,
-    /// The limit, milliseconds.
+    /// The latency must stay below this many milliseconds.
     pub limit_ms: f64,
 }
 
 impl Slo {
-    /// What a load has for it; `None` where that is not known.
+    /// What a load has for it; `None` where that is not known, as a percentile of too few values is not.
     pub fn value_of(&self, load: &impl Latencies) -> Option<f64> {
-        load.distribution(self.metric)?.by_name(&self.statistic)
+        let values = load.distribution(self.metric)?;
+        let value = values.by_name(&self.statistic)?;
+        let is_known = values.count >= self.values_min() || !load.needs_values();
+        is_known.then_some(value)
     }
 
     /// Whether a load meets it. What is not known is not met, and a load of which more than [`FAILURE_SHARE_MAX`] failed meets nothing:
@@ -74,6 +81,39 @@ impl Slo {
             && self
                 .value_of(load)
                 .is_some_and(|value| value < self.limit_ms)
+    }
+
+    /// What a load says of a percentile for which it has too few values; `None` where it has enough, or none.
+    pub fn too_few_values(&self, load: &impl Latencies) -> Option<TooFewValues> {
+        let values = load.distribution(self.metric)?;
+        let needed = self.values_min();
+        let is_few = values.count < needed && load.needs_values();
+        is_few.then(|| TooFewValues {
+            values: values.count,
+            needed,
+            is_missed: self.exceeded_twice(&values),
+        })
+    }
+
+    /// Whether two of the values reach the limit: of [`Slo::values_min`] values one may. A percentile of fewer values lies between the two
+    /// largest, so the second largest follows from it.
+    fn exceeded_twice(&self, values: &Distribution) -> bool {
+        let share = match self.statistic.as_str() {
+            "p99" => 0.99,
+            "p95" => 0.95,
+            "p90" => 0.9,
+            _ => return false,
+        };
+        let Some(value) = values
+            .by_name(&self.statistic)
+            .filter(|_| values.count >= 2)
+        else {
+            return false;
+        };
+        let last = (values.count - 1) as f64;
+        let to_largest = share * last - (last - 1.0);
+        let second = (value - to_largest * values.max) / (1.0 - to_largest);
+        second >= self.limit_ms
     }
 
     /// Fewest values whose statistic is one of them and not only their maximum: the 99th percentile of 20 values is the longest.
@@ -92,6 +132,17 @@ impl Slo {
             .latency_ms(self.metric)
             .is_none_or(|ms| ms < self.limit_ms)
     }
+}
+
+/// A percentile of too few values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
+pub struct TooFewValues {
+    /// Values that a load has.
+    pub values: u64,
+    /// Fewest values from which the percentile is known.
+    pub needed: u64,
+    /// Whether the objective is missed all the same: more values reach its limit than may of `needed`.
+    pub is_missed: bool,
 }
 
 impl FromStr for Slo {
@@ -166,6 +217,19 @@ pub fn all_met(slos: &[Slo], load: &impl Latencies) -> bool {
     !fails_too_often(load) && slos.iter().all(|slo| slo.is_met(load))
 }
 
+/// Whether a load meets all objectives; `None` where it meets what it decides and does not decide all.
+pub fn are_met(slos: &[Slo], load: &impl Latencies) -> Option<bool> {
+    let is_open = |slo: &Slo| match slo.too_few_values(load) {
+        Some(few) => !few.is_missed,
+        None => load.distribution(slo.metric).is_none(),
+    };
+    let (open, decided): (Vec<&Slo>, Vec<&Slo>) = slos.iter().partition(|slo| is_open(slo));
+    if fails_too_often(load) || decided.iter().any(|slo| !slo.is_met(load)) {
+        return Some(false);
+    }
+    open.is_empty().then_some(true)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,7 +238,7 @@ mod tests {
 
     impl Latencies for Load {
         fn distribution(&self, _: Metric) -> Option<Distribution> {
-            Distribution::of_values(&[10.0, 20.0])
+            Distribution::of_values(&[10.0, 20.0].repeat(self.0 as usize / 2))
         }
 
         fn outcomes(&self) -> (u64, u64) {
@@ -187,16 +251,75 @@ mod tests {
     fn a_load_that_fails_more_than_one_request_of_a_hundred_meets_nothing() {
         let slo: Slo = "ttft:p99<500ms".parse().unwrap();
         for (load, is_met) in [
-            (Load(100, 0), true),
-            (Load(99, 1), true),
-            (Load(98, 2), false),
+            (Load(200, 0), true),
+            (Load(198, 2), true),
+            (Load(198, 3), false),
             (Load(17, 43), false),
             (Load(0, 0), false),
         ] {
             assert_eq!(slo.is_met(&load), is_met, "{} of {}", load.1, load.0);
             assert_eq!(all_met(std::slice::from_ref(&slo), &load), is_met);
         }
-        assert_eq!(slo.value_of(&Load(17, 43)), Some(19.9));
+        let median: Slo = "ttft:p50<500ms".parse().unwrap();
+        assert_eq!(median.value_of(&Load(18, 43)), Some(15.0));
+    }
+
+    /// `ttft:p99<500ms` was met by 5 requests, of which it is the maximum.
+    #[test]
+    fn a_percentile_of_too_few_values_is_not_known() {
+        for (text, values_min) in [
+            ("ttft:p99<1s", 100),
+            ("ttft:p95<1s", 20),
+            ("ttft:p90<1s", 10),
+        ] {
+            let slo: Slo = text.parse().unwrap();
+            let (few, enough) = (Load(values_min - 2, 0), Load(values_min, 0));
+            assert_eq!((slo.value_of(&few), slo.is_met(&few)), (None, false));
+            assert_eq!(
+                (slo.value_of(&enough), slo.is_met(&enough)),
+                (Some(20.0), true)
+            );
+        }
+    }
+
+    struct Values(Vec<f64>);
+
+    impl Latencies for Values {
+        fn distribution(&self, _: Metric) -> Option<Distribution> {
+            Distribution::of_values(&self.0)
+        }
+
+        fn outcomes(&self) -> (u64, u64) {
+            (self.0.len() as u64, 0)
+        }
+    }
+
+    /// `ttft:p99<300ms` was not known of 60 requests with a median of 1.5 s.
+    #[test]
+    fn an_objective_is_missed_when_enough_values_exceed_it() {
+        for (text, needed) in [
+            ("ttft:p99<1s", 100),
+            ("ttft:p95<1s", 20),
+            ("ttft:p90<1s", 10),
+        ] {
+            let slo: Slo = text.parse().unwrap();
+            for count in 2..needed {
+                let load = |beyond: usize| {
+                    let mut values: Vec<f64> = (0..count).map(|at| 100.0 + at as f64).collect();
+                    for value in values.iter_mut().rev().take(beyond) {
+                        *value += 1000.0;
+                    }
+                    Values(values)
+                };
+                let missed = |beyond| slo.too_few_values(&load(beyond)).unwrap().is_missed;
+                let found = [missed(0), missed(1), missed(2)];
+                assert_eq!(found, [false, false, true], "{text} of {count}");
+                let slos = std::slice::from_ref(&slo);
+                assert_eq!(are_met(slos, &load(1)), None);
+                assert_eq!(are_met(slos, &load(2)), Some(false));
+            }
+            assert_eq!(slo.too_few_values(&Values(vec![1.0; needed])), None);
+        }
     }
 
     #[test]

@@ -9,23 +9,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[schemars(rename = "LatencyDistribution")]
 pub struct Distribution {
-    /// How many.
+    /// Number of values that the statistics are computed from.
     pub count: u64,
-    /// Their mean.
+    /// Arithmetic mean, in the unit of the values.
     pub mean: f64,
     /// Standard deviation of the population, as numpy has it.
     pub std: f64,
-    /// The lowest.
+    /// Smallest value, in the unit of the values.
     pub min: f64,
-    /// Median.
+    /// Median, interpolated linearly between ranks.
     pub p50: f64,
-    /// 90th percentile.
+    /// 90th percentile, interpolated linearly between ranks.
     pub p90: f64,
-    /// 95th percentile.
+    /// 95th percentile, interpolated linearly between ranks.
     pub p95: f64,
-    /// 99th percentile.
+    /// 99th percentile, interpolated linearly between ranks.
     pub p99: f64,
-    /// The highest.
+    /// Largest value, in the unit of the values.
     pub max: f64,
     /// 95 % confidence intervals; absent where values are not independent or too few.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,13 +35,13 @@ pub struct Distribution {
 /// 95 % confidence intervals. `null` where so few values cannot bound it: the 99th percentile needs 368.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Intervals {
-    /// Of the mean.
+    /// Lower and upper bound of the mean.
     pub mean: Option<[f64; 2]>,
-    /// Of the median.
+    /// Lower and upper bound of the median.
     pub p50: Option<[f64; 2]>,
-    /// Of the 90th percentile.
+    /// Lower and upper bound of the 90th percentile.
     pub p90: Option<[f64; 2]>,
-    /// Of the 99th percentile.
+    /// Lower and upper bound of the 99th percentile.
     pub p99: Option<[f64; 2]>,
 }
 
@@ -154,7 +154,7 @@ fn sort_finite(values: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// The ranks (from 0) between which the quantile `p` of the distribution lies with 95 % confidence, whatever the distribution:
+/// The ranks (from 0) between which the quantile `p` of the distribution lies with 95 % confidence for any distribution:
 /// the number of `n` values below it is binomial. `None` where even the extremes do not bound it.
 pub fn quantile_ranks(n: usize, p: f64) -> Option<(usize, usize)> {
     // P(X ≤ k) of the binomial, term by term from its logarithm.

@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 /// One rate that was tried.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[schemars(rename = "SweepPoint")]
-pub struct Point<S> {
+pub struct SweepPoint<S> {
     /// Requests per second that were asked for.
     pub rate: f64,
     /// Whether all objectives were met.
     pub is_met: bool,
-    /// What was measured.
+    /// The latencies and throughputs of the load at this rate.
     pub summary: S,
 }
 
-/// What a sweep found.
+/// The outcome of a search for the highest rate that meets the objectives.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Sweep<S> {
     /// The rates by size: the latency–throughput curve.
-    pub points: Vec<Point<S>>,
+    pub points: Vec<SweepPoint<S>>,
     /// The highest rate that met the objectives.
     pub best_rate: Option<f64>,
     /// The lowest rate above it that did not; the truth lies between.
@@ -38,8 +38,8 @@ impl<S> Default for Sweep<S> {
 
 impl<S> Sweep<S> {
     /// Records a measured rate and updates the best and the first failing rate.
-    pub fn add_point(&mut self, point: Point<S>) {
-        let Point { rate, is_met, .. } = point;
+    pub fn add_point(&mut self, point: SweepPoint<S>) {
+        let SweepPoint { rate, is_met, .. } = point;
         if is_met {
             self.best_rate = Some(self.best_rate.map_or(rate, |best| best.max(rate)));
         } else {
@@ -52,8 +52,8 @@ impl<S> Sweep<S> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bounds {
-    /// The first rate.
+pub struct RateBounds {
+    /// Requests per second of the first load.
     pub least: f64,
     /// The highest rate that is tried.
     pub most: f64,
@@ -66,7 +66,7 @@ pub struct Bounds {
 /// Doubles the rate until objectives fail, then halves the interval (on a logarithmic scale) between the highest that met them
 /// and the lowest that did not. `measure` returns `None` to stop.
 pub fn search_rate<S>(
-    bounds: Bounds,
+    bounds: RateBounds,
     mut measure: impl FnMut(f64) -> Option<(S, bool)>,
 ) -> Sweep<S> {
     let mut sweep = Sweep::default();
@@ -80,14 +80,14 @@ pub fn search_rate<S>(
             (Some(good), Some(bad)) if bad / good <= 1.0 + bounds.precision => break,
             (Some(good), Some(bad)) => (good * bad).sqrt(),
         };
-        // A thousandth of the first rate is no rate to search on from.
+        // Below a thousandth of the first rate the search ends.
         if rate < bounds.least / 1000.0 {
             break;
         }
         let Some((summary, is_met)) = measure(rate) else {
             break;
         };
-        sweep.add_point(Point {
+        sweep.add_point(SweepPoint {
             rate,
             is_met,
             summary,
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     fn search_with_limit(least: f64, limit: f64) -> Sweep<()> {
-        let bounds = Bounds {
+        let bounds = RateBounds {
             least,
             most: 1000.0,
             precision: 0.05,

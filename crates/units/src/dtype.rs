@@ -22,17 +22,12 @@ pub enum DType {
     F8E5m2,
     /// 4-bit float, two exponent bits (elements of mxfp4 and nvfp4).
     F4E2m1,
-    /// 64-bit signed integer.
     I64,
-    /// 32-bit signed integer.
     I32,
-    /// 16-bit signed integer.
     I16,
-    /// 8-bit signed integer.
     I8,
     /// 4-bit integer (elements of AWQ and GPTQ weights).
     I4,
-    /// 8-bit unsigned integer.
     U8,
     /// One byte holding true or false.
     Bool,

@@ -1,4 +1,4 @@
-//! Bytes as text.
+//! Hexadecimal text of bytes, as hashes are printed.
 
 use std::fmt::Write;
 

@@ -1,11 +1,11 @@
-//! Paths in JSON. A file name need not be UTF-8; JSON must be. serde refuses such a path, which is no reason to lose all that stands beside
-//! it: bytes that are no text become `\u{fffd}`. For paths that people read; a path that is opened again must be UTF-8 to begin with.
+//! Paths in JSON. A file name need not be UTF-8; JSON must be. serde refuses such a path, and with it the whole document that holds
+//! it. Here bytes that are not UTF-8 become `\u{fffd}`. For paths that people read; a path that is opened again must be UTF-8 to begin with.
 
 use std::path::Path;
 
 use serde::Serializer;
 
-/// For `#[serde(serialize_with = "path_text::serialize")]`.
+/// Writes a path as text; use it with `#[serde(serialize_with = "path_text::serialize")]`.
 pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&path.to_string_lossy())
 }

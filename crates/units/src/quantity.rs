@@ -167,24 +167,16 @@ quantity!(
     "FLOP",
     |n: u64| format_decimal(n as f64, "FLOP")
 );
-quantity!(
-    /// Floating-point operations per second.
-    FlopsPerSecond(f64),
-    "FLOP/s",
-    |n: f64| format_decimal(n, "FLOP/s")
-);
+quantity!(FlopsPerSecond(f64), "FLOP/s", |n: f64| format_decimal(
+    n, "FLOP/s"
+));
 quantity!(
     /// Bytes per second; printed with decimal prefixes, as memory makers do.
     BytesPerSecond(f64),
     "B/s",
     |n: f64| format_decimal(n, "B/s")
 );
-quantity!(
-    /// Cycles per second.
-    Hertz(f64),
-    "Hz",
-    |n: f64| format_decimal(n, "Hz")
-);
+quantity!(Hertz(f64), "Hz", |n: f64| format_decimal(n, "Hz"));
 quantity!(Watts(f64), "W", |n: f64| format_decimal(n, "W"));
 quantity!(Joules(f64), "J", |n: f64| format_decimal(n, "J"));
 

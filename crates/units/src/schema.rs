@@ -9,11 +9,14 @@ use serde_json::Value;
 pub const UNIT_KEYWORD: &str = "x-unit";
 
 /// Units by the end of a key; the first that fits holds.
-const UNITS_BY_KEY: [(&str, &str); 19] = [
+const UNITS_BY_KEY: [(&str, &str); 22] = [
     ("flops_per_s", "FLOP/s"),
     ("bytes_per_s", "B/s"),
     ("tokens_per_s", "tokens/s"),
     ("_per_s", "1/s"),
+    ("_gb_s", "GB/s"),
+    ("_gb", "GB"),
+    ("_mhz", "MHz"),
     ("_ns", "ns"),
     ("_us", "µs"),
     ("_ms", "ms"),

@@ -14,7 +14,6 @@ pub struct Share(NonZeroU32);
 impl Share {
     const WHOLE: u32 = 1_000_000;
 
-    /// The share in millionths.
     pub fn ppm(self) -> u32 {
         self.0.get()
     }
@@ -123,9 +122,9 @@ impl JsonSchema for Share {
 
 impl<'de> Deserialize<'de> for Share {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
+        struct ShareVisitor;
 
-        impl de::Visitor<'_> for Reader {
+        impl de::Visitor<'_> for ShareVisitor {
             type Value = Share;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -149,7 +148,7 @@ impl<'de> Deserialize<'de> for Share {
             }
         }
 
-        deserializer.deserialize_any(Reader)
+        deserializer.deserialize_any(ShareVisitor)
     }
 }
 

@@ -11,12 +11,6 @@ pub fn percentile(sorted: &[f64], share: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
 }
 
-/// The one of sorted values that lies nearest to a share (0 to 1) of them; `None` of none.
-pub fn nearest_percentile<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
-    let last = sorted.len().checked_sub(1)?;
-    sorted.get((share * last as f64).round() as usize).copied()
-}
-
 /// The middle value, or the mean of the two in the middle. Reorders `values`; `None` of none.
 pub fn median(values: &mut [f64]) -> Option<f64> {
     if values.is_empty() {
@@ -97,19 +91,6 @@ mod tests {
             assert!((percentile(&sorted, share) - expected).abs() < 1e-12);
         }
         assert!(percentile(&[], 0.5).is_nan());
-    }
-
-    #[test]
-    fn the_nearest_of_the_values_is_one_of_them() {
-        let sorted = [1, 2, 30, 400];
-        for (share, expected) in [(0.0, 1), (0.49, 2), (0.6, 30), (0.9, 400), (1.0, 400)] {
-            assert_eq!(
-                nearest_percentile(&sorted, share),
-                Some(expected),
-                "{share}"
-            );
-        }
-        assert_eq!(nearest_percentile::<i64>(&[], 0.5), None);
     }
 
     #[test]

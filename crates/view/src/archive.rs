@@ -3,7 +3,7 @@
 //! Tiles are written level by level from the whole timeline down; below a tile without cells there is nothing more to show. What needs a
 //! computation (sums of a selection, search, SQL) is left to `llmprof view`, and the page says so.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::assets::ASSETS;
+use crate::compare_page::compare_json;
 use crate::names::NAMES_PER_BLOCK;
 use crate::opened_run::OpenedRun;
 use crate::pages::PAGES;
@@ -25,6 +26,10 @@ const EVENTS_WITH_FACTS_MAX: usize = 200_000;
 /// Events of a table in one file of facts.
 pub(crate) const EVENTS_PER_BLOCK: usize = 256;
 
+/// Tiles of a lane in one file, in the order in which they are listed: most tiles are so small that a file each would take a hundred times
+/// their size on a disk.
+pub(crate) const TILES_PER_PACK: usize = 64;
+
 /// Why an archive could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
@@ -34,7 +39,6 @@ pub enum ArchiveError {
     Io { path: PathBuf, source: io::Error },
 }
 
-/// What an archive holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveFacts {
     pub files: u64,
@@ -43,7 +47,32 @@ pub struct ArchiveFacts {
     pub is_cut: bool,
 }
 
-struct Writer<'a> {
+/// Tiles of a lane by level: numbers of the first and the last of each interval in one list.
+type LaneTiles = BTreeMap<u32, Vec<i64>>;
+
+/// Tiles of a lane that are not written yet.
+#[derive(Default)]
+struct TilePack {
+    number: usize,
+    lengths: Vec<u32>,
+    bytes: Vec<u8>,
+}
+
+impl TilePack {
+    /// The lengths of all its tiles, 0 for those that the last pack of a lane lacks, then the tiles.
+    fn encoded(&self) -> Vec<u8> {
+        let mut lengths = self.lengths.clone();
+        lengths.resize(TILES_PER_PACK, 0);
+        let mut encoded: Vec<u8> = lengths
+            .iter()
+            .flat_map(|length| length.to_le_bytes())
+            .collect();
+        encoded.extend_from_slice(&self.bytes);
+        encoded
+    }
+}
+
+struct ArchiveWriter<'a> {
     folder: &'a Path,
     facts: ArchiveFacts,
     tile_bytes: u64,
@@ -57,7 +86,7 @@ impl Site {
                 path: folder.to_owned(),
             });
         }
-        let mut writer = Writer {
+        let mut writer = ArchiveWriter {
             folder,
             facts: ArchiveFacts::default(),
             tile_bytes: 0,
@@ -71,11 +100,17 @@ impl Site {
         for (number, run) in self.runs.iter().enumerate() {
             writer.run(&format!("r/{number}/"), run)?;
         }
+        for (a, first) in self.runs.iter().enumerate() {
+            for (b, second) in self.runs.iter().enumerate().filter(|(b, _)| *b != a) {
+                let compared = compare_json(first, second).to_string();
+                writer.write(&format!("compare/{a}/{b}.json"), compared.as_bytes())?;
+            }
+        }
         Ok(writer.facts)
     }
 }
 
-impl Writer<'_> {
+impl ArchiveWriter<'_> {
     fn write(&mut self, name: &str, bytes: &[u8]) -> Result<(), ArchiveError> {
         let path = self.folder.join(name);
         let failed = |source| ArchiveError::Io {
@@ -105,25 +140,60 @@ impl Writer<'_> {
                 self.write(&format!("{base}{path}"), &reply.body)?;
             }
         }
-        let (top, finest) = self.tiles(base, run)?;
+        let tiles = self.tiles(base, run)?;
         let has_facts = timeline.events() <= EVENTS_WITH_FACTS_MAX;
         if has_facts {
             self.events(base, run)?;
         }
         let mut lanes = timeline.lanes_json();
-        lanes["top_level"] = json!(top);
-        lanes["finest_level"] = json!(finest);
+        lanes["is_archive"] = json!(true);
+        for (lane, levels) in tiles.iter().enumerate() {
+            lanes["lanes"][lane]["tiles"] = json!(levels);
+        }
         lanes["has_facts"] = json!(has_facts);
         self.write(&format!("{base}lanes.json"), lanes.to_string().as_bytes())
     }
 
-    /// Writes tiles of all lanes; returns the first and the last level.
-    fn tiles(&mut self, base: &str, run: &OpenedRun) -> Result<(u32, u32), ArchiveError> {
+    /// Writes tiles of all lanes; returns which, so that a page asks for no other.
+    fn tiles(&mut self, base: &str, run: &OpenedRun) -> Result<Vec<LaneTiles>, ArchiveError> {
+        let lanes = 0..run.timeline.lanes.len();
+        let mut packs: Vec<TilePack> = lanes.map(|_| TilePack::default()).collect();
+        let written = self.pack_tiles(base, run, &mut packs)?;
+        for (lane, pack) in packs.iter_mut().enumerate() {
+            self.write_pack(base, lane, pack)?;
+        }
+        Ok(written)
+    }
+
+    fn write_pack(
+        &mut self,
+        base: &str,
+        lane: usize,
+        pack: &mut TilePack,
+    ) -> Result<(), ArchiveError> {
+        if pack.lengths.is_empty() {
+            return Ok(());
+        }
+        let path = format!("{base}tile/{lane}/{}", pack.number);
+        self.write(&path, &pack.encoded())?;
+        *pack = TilePack {
+            number: pack.number + 1,
+            ..TilePack::default()
+        };
+        Ok(())
+    }
+
+    fn pack_tiles(
+        &mut self,
+        base: &str,
+        run: &OpenedRun,
+        packs: &mut [TilePack],
+    ) -> Result<Vec<LaneTiles>, ArchiveError> {
         let timeline = &run.timeline;
-        let top = top_level(timeline.span);
         let lanes = 0..timeline.lanes.len();
+        let mut written: Vec<LaneTiles> = lanes.clone().map(|_| LaneTiles::new()).collect();
         let mut wanted: Vec<(usize, i64)> = lanes.map(|lane| (lane, 0)).collect();
-        for level in (0..=top).rev() {
+        for level in (0..=top_level(timeline.span)).rev() {
             let mut below = Vec::new();
             for (lane, x) in wanted {
                 let Some(bytes) = timeline.tile(lane, TilePlace { level, x }) else {
@@ -131,25 +201,27 @@ impl Writer<'_> {
                 };
                 if self.tile_bytes + bytes.len() as u64 > TILE_BYTES_MAX {
                     self.facts.is_cut = true;
-                    return Ok((top, level + 1));
+                    return Ok(written);
                 }
                 self.tile_bytes += bytes.len() as u64;
-                self.write(&format!("{base}tile/{lane}/{level}/{x}"), &bytes)?;
-                let has_more = match &timeline.lanes[lane].counter {
-                    // A pixel of a counter has its extremes; below one point a pixel there is nothing more.
-                    Some(counter) => counter.is_dense(timeline.origin, TilePlace { level, x }),
+                let pack = &mut packs[lane];
+                pack.lengths.push(bytes.len() as u32);
+                pack.bytes.extend_from_slice(&bytes);
+                if pack.lengths.len() == TILES_PER_PACK {
+                    self.write_pack(base, lane, pack)?;
+                }
+                insert_after(written[lane].entry(level).or_default(), x);
+                let folds_any = match &timeline.lanes[lane].counter {
+                    Some(counter) => counter.folds_any(timeline.origin, TilePlace { level, x }),
                     None => has_cells(&bytes),
                 };
-                if has_more {
+                if folds_any {
                     below.extend([(lane, 2 * x), (lane, 2 * x + 1)]);
                 }
             }
             wanted = below;
-            if wanted.is_empty() {
-                return Ok((top, level));
-            }
         }
-        Ok((top, 0))
+        Ok(written)
     }
 
     /// Facts of every event, in blocks.
@@ -176,7 +248,15 @@ impl Writer<'_> {
     }
 }
 
-/// Whether a tile folds anything.
+/// Appends a number to intervals that are before it, first and last of each in one list.
+fn insert_after(bounds: &mut Vec<i64>, number: i64) {
+    match bounds.last_mut().filter(|last| **last + 1 == number) {
+        Some(last) => *last = number,
+        None => bounds.extend([number, number]),
+    }
+}
+
+/// Whether a tile of slices folds anything.
 fn has_cells(tile: &[u8]) -> bool {
     let number = |at: usize| {
         let bytes = tile.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());

@@ -5,14 +5,14 @@ use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use crate::lanes::{LaneKind, idle_parts, table};
-use crate::timeline::Timeline;
+use crate::timeline::ViewTimeline;
 
 /// Names that are listed, those with most time first.
 const NAMES_MAX: usize = 100;
 /// Names that a search lists.
 const FOUND_MAX: usize = 200;
 
-impl Timeline {
+impl ViewTimeline {
     /// What ran between two moments (ns since the origin): busy and idle time of each device, time by category and name.
     pub fn totals_json(&self, record: &RunRecord, from: i64, to: i64) -> Value {
         let (from, to) = (
@@ -201,17 +201,17 @@ impl Timeline {
                 sums[name].1 += slice.duration();
             }
         }
-        let mut found: Vec<u32> = (0..wanted.len() as u32)
+        let mut names: Vec<u32> = (0..wanted.len() as u32)
             .filter(|&name| sums[name as usize].0 > 0)
             .collect();
         let count: u64 = sums.iter().map(|sum| sum.0).sum();
-        found.sort_by_key(|&name| (std::cmp::Reverse(sums[name as usize].1), name));
-        let rows = found.iter().take(FOUND_MAX).map(|&name| {
+        names.sort_by_key(|&name| (std::cmp::Reverse(sums[name as usize].1), name));
+        let rows = names.iter().take(FOUND_MAX).map(|&name| {
             let (count, time) = sums[name as usize];
             json!({"name": name, "label": self.names.label(name), "category": self.names.category(name),
                    "count": count, "total_ns": time})
         });
-        json!({"names": rows.collect::<Vec<_>>(), "count": count, "left_off": found.len().saturating_sub(FOUND_MAX)})
+        json!({"names": rows.collect::<Vec<_>>(), "count": count, "left_off": names.len().saturating_sub(FOUND_MAX)})
     }
 
     /// The nearest slice whose name contains `text` that begins after `time` (or before it, going backwards).
@@ -230,11 +230,11 @@ impl Timeline {
                 start < time
             }
         };
-        let found = self
+        let nearest = self
             .slices(|_| true)
             .filter(|(_, slice)| wanted[slice.name as usize] && is_past(slice.start))
             .min_by_key(|(lane, slice)| (slice.start.abs_diff(time), *lane));
-        found.map_or(Value::Null, |(lane, slice)| {
+        nearest.map_or(Value::Null, |(lane, slice)| {
             let track = self.locate(self.lanes[lane].trace, slice.event, slice.start);
             json!({"lane": lane, "track": track.map(|place| place.1), "event": slice.event.0, "trace": self.lanes[lane].trace,
                    "name": slice.name, "label": self.names.label(slice.name),

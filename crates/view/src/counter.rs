@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::tile::{TILE_PX, TilePlace};
+use crate::tile::TilePlace;
 
 /// Points in the order of time. A value holds until the next point.
 #[derive(Debug)]
@@ -44,17 +44,20 @@ impl Counter {
         Some(self.values[next.checked_sub(1)?])
     }
 
-    /// Per pixel with a point: `[pixel, smallest, largest, last]`, and the value before the tile.
+    /// The value before the tile, and its points `[time, value]` (time since the origin), which is all that deeper levels show. Where some
+    /// pixel has two of them: `[pixel, smallest, largest, last]` of each pixel with a point.
     pub(crate) fn tile(&self, origin: i64, place: TilePlace) -> Value {
         let Some((start, end)) = place.interval() else {
-            return json!({"before": null, "pixels": []});
+            return json!({"before": null, "points": []});
         };
-        let (start, end) = (origin.saturating_add(start), origin.saturating_add(end));
-        let first = self.times.partition_point(|&point| point < start);
-        let last = self.times.partition_point(|&point| point < end);
+        let row_at = |time: i64| {
+            let time = origin.saturating_add(time);
+            self.times.partition_point(|&point| point < time)
+        };
+        let (first, last) = (row_at(start), row_at(end));
         let mut pixels: Vec<(i64, f64, f64, f64)> = Vec::new();
         for row in first..last {
-            let pixel = ((self.times[row] - start) >> place.level).min(TILE_PX - 1);
+            let pixel = (self.times[row] - origin - start) >> place.level;
             let value = self.values[row];
             match pixels.last_mut().filter(|known| known.0 == pixel) {
                 Some(known) => {
@@ -63,25 +66,37 @@ impl Counter {
                 None => pixels.push((pixel, value, value, value)),
             }
         }
-        json!({"before": first.checked_sub(1).map(|row| self.values[row]), "pixels": pixels})
+        let before = first.checked_sub(1).map(|row| self.values[row]);
+        if pixels.len() < last - first {
+            return json!({"before": before, "pixels": pixels});
+        }
+        let points = (first..last).map(|row| (self.times[row] - origin, self.values[row]));
+        json!({"before": before, "points": points.collect::<Vec<_>>()})
     }
 
-    /// Whether some pixel of a tile has more than one point.
-    pub(crate) fn is_dense(&self, origin: i64, place: TilePlace) -> bool {
-        let Some((start, end)) = place.interval() else {
-            return false;
-        };
-        let (start, end) = (origin.saturating_add(start), origin.saturating_add(end));
-        let first = self.times.partition_point(|&point| point < start);
-        let last = self.times.partition_point(|&point| point < end);
-        let pixel = |time: i64| (time - start) >> place.level;
-        let times = self.times[first..last].windows(2);
-        times
-            .into_iter()
-            .any(|pair| pixel(pair[0]) == pixel(pair[1]))
+    /// Whether a tile has pixels of more than one point.
+    pub(crate) fn folds_any(&self, origin: i64, place: TilePlace) -> bool {
+        !self.tile(origin, place)["pixels"].is_null()
     }
 
     pub fn memory_bytes(&self) -> usize {
         (self.times.capacity() + self.values.capacity()) * 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tile_has_points_until_two_share_a_pixel() {
+        let counter = Counter::new("bytes", vec![(100, 1.0), (103, 5.0), (108, 2.0)]);
+        let tile = |level, x| counter.tile(100, TilePlace { level, x });
+        let points = json!({"before": null, "points": [[0, 1.0], [3, 5.0], [8, 2.0]]});
+        assert_eq!(tile(0, 0), points);
+        assert_eq!(tile(1, 0), points, "two pixels each");
+        let pixels = json!({"before": null, "pixels": [[0, 1.0, 5.0, 5.0], [2, 2.0, 2.0, 2.0]]});
+        assert_eq!(tile(2, 0), pixels);
+        assert_eq!(tile(0, 1), json!({"before": 2.0, "points": []}));
     }
 }

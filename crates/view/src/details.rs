@@ -4,11 +4,11 @@ use llmprof_analysis::attribution::operators::{OperatorRow, describe_inputs};
 use llmprof_record::kernel_name::{canonical, classify};
 use llmprof_record::run::RunRecord;
 use llmprof_record::trace::{InputsId, Trace};
-use llmprof_units::stats::nearest_percentile;
 use serde_json::{Map, Value, json};
 
 use crate::lanes::{LaneKind, idle_parts, table};
-use crate::timeline::{Timeline, TimelineTrace};
+use crate::percentiles::add_percentiles;
+use crate::timeline::{TimelineTrace, ViewTimeline};
 use crate::track::EventRef;
 
 /// Launched events that are listed.
@@ -18,8 +18,8 @@ const LONGEST_MAX: usize = 20;
 const HISTOGRAM_BINS: usize = 40;
 
 /// One event, in the order in which a page lists its facts.
-struct Facts<'a> {
-    timeline: &'a Timeline,
+struct DetailFacts<'a> {
+    timeline: &'a ViewTimeline,
     number: usize,
     on: &'a TimelineTrace,
     trace: &'a Trace,
@@ -28,7 +28,7 @@ struct Facts<'a> {
     rows: Vec<(&'static str, Value)>,
 }
 
-impl Timeline {
+impl ViewTimeline {
     /// Facts of an event of trace `number`; `None` where there is none.
     pub(crate) fn event_json(
         &self,
@@ -42,7 +42,7 @@ impl Timeline {
         }
         let on = self.traces.get(number)?;
         let trace = &record.traces.get(on.index)?.trace;
-        let mut facts = Facts {
+        let mut facts = DetailFacts {
             timeline: self,
             number,
             on,
@@ -98,17 +98,18 @@ impl Timeline {
         if name as usize >= self.names.len() {
             return None;
         }
-        let mut found: Vec<_> = self
+        let mut instances: Vec<_> = self
             .slices(|lane| lane.kind != LaneKind::Counter)
             .filter(|(_, slice)| slice.name == name)
             .collect();
-        found.sort_by_key(|(_, slice)| (std::cmp::Reverse(slice.duration()), slice.start));
-        let count = found.len();
-        let total: i64 = found.iter().map(|(_, slice)| slice.duration()).sum();
-        let shortest_first = found.iter().rev().map(|(_, slice)| slice.duration());
-        let durations: Vec<i64> = shortest_first.collect();
-        let quantile = |share: f64| nearest_percentile(&durations, share);
-        let longest: Vec<Value> = found
+        instances.sort_by_key(|(_, slice)| (std::cmp::Reverse(slice.duration()), slice.start));
+        let count = instances.len();
+        let total: i64 = instances.iter().map(|(_, slice)| slice.duration()).sum();
+        let durations: Vec<i64> = instances
+            .iter()
+            .map(|(_, slice)| slice.duration())
+            .collect();
+        let longest: Vec<Value> = instances
             .iter()
             .take(LONGEST_MAX)
             .map(|(lane, slice)| {
@@ -116,13 +117,12 @@ impl Timeline {
                        "start_ns": slice.start - self.origin, "duration_ns": slice.duration()})
             })
             .collect();
-        Some(json!({
+        let mut object = json!({
             "name": self.names.text(name), "label": self.names.label(name), "category": self.names.category(name),
-            "count": count, "total_ns": total, "min_ns": quantile(0.0), "p50_ns": quantile(0.5),
-            "p90_ns": quantile(0.9), "p99_ns": quantile(0.99), "max_ns": quantile(1.0),
-            "histogram": histogram(found.iter().map(|(_, slice)| slice.duration())),
-            "longest": longest,
-        }))
+            "count": count, "total_ns": total, "histogram": histogram(durations.iter().copied()), "longest": longest,
+        });
+        add_percentiles(&mut object, durations);
+        Some(object)
     }
 }
 
@@ -139,7 +139,7 @@ fn histogram(durations: impl Iterator<Item = i64> + Clone) -> Value {
     json!({"low_ns": low, "high_ns": high, "counts": bins})
 }
 
-impl Facts<'_> {
+impl DetailFacts<'_> {
     fn put(&mut self, key: &'static str, value: impl Into<Value>) {
         self.rows.push((key, value.into()));
     }
@@ -279,7 +279,10 @@ impl Facts<'_> {
             "shared_memory_bytes",
             kernel.static_shared.saturating_add(kernel.dynamic_shared),
         );
-        if kernel.occupancy.is_finite() {
+        // Kineto writes whole percent.
+        if kernel.occupancy == 0.0 {
+            self.put("occupancy", "< 1 %");
+        } else if kernel.occupancy.is_finite() {
             self.put("occupancy_percent", f64::from(kernel.occupancy));
         }
         if kernel.graph != 0 {

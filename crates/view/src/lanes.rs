@@ -1,15 +1,15 @@
 //! The lanes of a timeline: what of a trace is drawn where.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use llmprof_analysis::{EventOrigins, IdleGap};
 use llmprof_record::trace::{FrameId, HostKind, MemoryPlace, RangeKind, StrId, ThreadId, Trace};
 use rayon::prelude::*;
 
 use crate::counter::Counter;
-use crate::names::{Named, Names};
-use crate::track::{EventRef, Slice, Track};
+use crate::names::{EventNames, Named};
+use crate::track::{EventRef, LaneSlice, Track};
 
 /// Rows of one lane; Python stacks of models are some sixty deep.
 pub(crate) const TRACKS_MAX: usize = 128;
@@ -26,7 +26,6 @@ pub mod table {
     pub const IDLE_GAPS: u8 = 6;
     /// Intervals of phases, in the order of the analysis.
     pub const PHASES: u8 = 7;
-    /// Frames of sampled stacks.
     pub const STACKS: u8 = 8;
     /// Requests of a load, or those of passes where the run has no load.
     pub const REQUESTS: u8 = 9;
@@ -34,7 +33,6 @@ pub mod table {
     pub const ENGINE_STEPS: u8 = 10;
 }
 
-/// What a lane shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaneKind {
@@ -52,7 +50,7 @@ pub enum LaneKind {
 }
 
 /// A row of the timeline, of one or more tracks below each other.
-pub struct Lane {
+pub struct ViewLane {
     /// The rank, device or process that it belongs to.
     pub group: String,
     pub title: String,
@@ -63,14 +61,17 @@ pub struct Lane {
     pub counter: Option<Counter>,
     /// Slices below the last track that is kept.
     pub hidden: u64,
+    /// Whether the process is made up by the profiler, for its own marks.
+    pub is_made_up: bool,
 }
 
 /// A lane before its slices are laid out.
-struct Draft {
+struct LaneDraft {
     group: String,
     title: String,
     kind: LaneKind,
-    slices: Vec<Slice>,
+    slices: Vec<LaneSlice>,
+    is_made_up: bool,
 }
 
 /// Device, part of it, context and stream: the order of lanes.
@@ -90,19 +91,22 @@ pub(crate) struct LaneSource<'a> {
 }
 
 impl LaneSource<'_> {
-    pub(crate) fn lanes(&self, names: &mut Names) -> Vec<Lane> {
+    pub(crate) fn lanes(&self, names: &mut EventNames) -> Vec<ViewLane> {
         let mut drafts = Vec::new();
         drafts.extend(self.phases(names));
         drafts.extend(self.device_lanes(names));
         drafts.extend(self.host_lanes(names));
-        let mut lanes: Vec<Lane> = drafts
+        let mut lanes: Vec<ViewLane> = drafts
             .into_par_iter()
             .map(|draft| lay_out(draft, self.number))
             .collect();
         lanes.extend(self.memory());
         // A group is one block, where its first lane is.
-        let groups: Vec<String> = lanes.iter().map(|lane| lane.group.clone()).collect();
-        lanes.sort_by_key(|lane| groups.iter().position(|group| *group == lane.group));
+        let mut firsts: HashMap<String, usize> = HashMap::new();
+        for (place, lane) in lanes.iter().enumerate() {
+            firsts.entry(lane.group.clone()).or_insert(place);
+        }
+        lanes.sort_by_key(|lane| firsts[&lane.group]);
         lanes
     }
 
@@ -113,9 +117,9 @@ impl LaneSource<'_> {
         }
     }
 
-    fn slice(&self, start: i64, duration: i64, name: u32, table: u8, row: usize) -> Slice {
+    fn slice(&self, start: i64, duration: i64, name: u32, table: u8, row: usize) -> LaneSlice {
         let start = start.saturating_add(self.shift);
-        Slice {
+        LaneSlice {
             start,
             end: start.saturating_add(duration.max(0)),
             name,
@@ -123,26 +127,27 @@ impl LaneSource<'_> {
         }
     }
 
-    fn phases(&self, names: &mut Names) -> Option<Draft> {
+    fn phases(&self, names: &mut EventNames) -> Option<LaneDraft> {
         let slices = self.phases.iter().enumerate();
-        let slices: Vec<Slice> = slices
+        let slices: Vec<LaneSlice> = slices
             .map(|(row, (phase, start, end))| {
                 let name = names.of_text(Named::As("phase"), phase);
                 self.slice(*start, end - start, name, table::PHASES, row)
             })
             .collect();
-        (!slices.is_empty()).then(|| Draft {
+        (!slices.is_empty()).then(|| LaneDraft {
             group: self.group("Run"),
             title: "Phases".to_owned(),
             kind: LaneKind::Phases,
             slices,
+            is_made_up: false,
         })
     }
 
-    fn device_lanes(&self, names: &mut Names) -> Vec<Draft> {
+    fn device_lanes(&self, names: &mut EventNames) -> Vec<LaneDraft> {
         let trace = self.trace;
         // By device; within it idle time first, then ranges, then streams by context and number.
-        let mut lanes: BTreeMap<DeviceLane, (LaneKind, Vec<Slice>)> = BTreeMap::new();
+        let mut lanes: BTreeMap<DeviceLane, (LaneKind, Vec<LaneSlice>)> = BTreeMap::new();
         for (row, gap) in self.origins.gaps().iter().enumerate() {
             let name = names.of_text(Named::As("idle"), idle_label(gap));
             let slice = self.slice(
@@ -205,11 +210,12 @@ impl LaneSource<'_> {
                 .push(slice);
         }
         let has_contexts = |device: u32| {
-            let contexts = lanes
-                .keys()
-                .filter(|key| key.0 == device && key.1 == 2)
-                .map(|key| key.2);
-            contexts.collect::<std::collections::BTreeSet<_>>().len() > 1
+            // Sorted by context.
+            let mut streams = lanes.range((device, 2, 0, 0)..(device, 3, 0, 0));
+            let first = streams.next().map(|(key, _)| key.2);
+            streams
+                .next_back()
+                .is_some_and(|(key, _)| Some(key.2) != first)
         };
         let titles: Vec<(String, String)> = lanes
             .keys()
@@ -226,11 +232,12 @@ impl LaneSource<'_> {
             .collect();
         let lanes = lanes.into_values().zip(titles);
         lanes
-            .map(|((kind, slices), (group, title))| Draft {
+            .map(|((kind, slices), (group, title))| LaneDraft {
                 group,
                 title,
                 kind,
                 slices,
+                is_made_up: false,
             })
             .collect()
     }
@@ -245,9 +252,9 @@ impl LaneSource<'_> {
         }
     }
 
-    fn host_lanes(&self, names: &mut Names) -> Vec<Draft> {
+    fn host_lanes(&self, names: &mut EventNames) -> Vec<LaneDraft> {
         let trace = self.trace;
-        let mut lanes: BTreeMap<(u32, u8), (LaneKind, Vec<Slice>)> = BTreeMap::new();
+        let mut lanes: BTreeMap<(u32, u8), (LaneKind, Vec<LaneSlice>)> = BTreeMap::new();
         let ranges = &trace.ranges;
         for row in 0..ranges.len() {
             if ranges.kind[row] != RangeKind::DEVICE_ANNOTATION {
@@ -280,23 +287,36 @@ impl LaneSource<'_> {
         for (thread, slices) in self.sampled_stacks(names) {
             lanes.insert((thread, 2), (LaneKind::HostStacks, slices));
         }
+        let mut lanes: Vec<_> = lanes.into_iter().collect();
+        lanes.sort_by_key(|((thread, _), _)| self.is_made_up(ThreadId(*thread)));
         lanes
             .into_iter()
             .map(|((thread, _), (kind, slices))| {
+                let is_made_up = self.is_made_up(ThreadId(thread));
                 let (process, thread) = self.thread_names(ThreadId(thread));
                 let title = match kind {
                     LaneKind::Ranges => format!("{thread}: ranges"),
                     LaneKind::HostStacks => format!("{thread}: sampled stacks"),
                     _ => thread,
                 };
-                Draft {
+                LaneDraft {
                     group: self.group(&process),
                     title,
                     kind,
                     slices,
+                    is_made_up,
                 }
             })
             .collect()
+    }
+
+    /// Whether a profiler made a process up for its own marks (Kineto: `-1`, `Spans`, `Traces`): those come after real ones.
+    fn is_made_up(&self, id: ThreadId) -> bool {
+        let threads = &self.trace.threads;
+        let row = id.0 as usize;
+        id != ThreadId::NONE
+            && row < threads.len()
+            && (threads.process[row] < 0 || threads.process_label[row] != StrId::EMPTY)
     }
 
     fn thread_names(&self, id: ThreadId) -> (String, String) {
@@ -312,6 +332,8 @@ impl LaneSource<'_> {
             };
             match self.trace.text(name) {
                 "" => format!("{noun} {number}"),
+                // Kineto: `thread 532 (python3)`.
+                name if name.split_whitespace().any(|word| word == number) => name.to_owned(),
                 name => format!("{name} {number}"),
             }
         };
@@ -327,11 +349,11 @@ impl LaneSource<'_> {
     }
 
     /// Stacks as slices: a frame lasts as long as samples in a row have it at the same depth under the same callers.
-    fn sampled_stacks(&self, names: &mut Names) -> BTreeMap<u32, Vec<Slice>> {
+    fn sampled_stacks(&self, names: &mut EventNames) -> BTreeMap<u32, Vec<LaneSlice>> {
         let (samples, frames) = (&self.trace.host_samples, &self.trace.stack_frames);
-        let mut open: BTreeMap<u32, Vec<(StrId, Slice)>> = BTreeMap::new();
+        let mut open: BTreeMap<u32, Vec<(StrId, LaneSlice)>> = BTreeMap::new();
         let mut sampled_until: BTreeMap<u32, i64> = BTreeMap::new();
-        let mut lanes: BTreeMap<u32, Vec<Slice>> = BTreeMap::new();
+        let mut lanes: BTreeMap<u32, Vec<LaneSlice>> = BTreeMap::new();
         for row in 0..samples.len() {
             let thread = samples.thread[row].0;
             let end = samples.time[row].saturating_add(self.shift);
@@ -360,7 +382,7 @@ impl LaneSource<'_> {
             let begin = before.map_or(start, |before| before.max(start));
             for &function in &stack[kept..] {
                 let name = names.of_trace(self.number, self.trace, Named::As("stack"), function);
-                let slice = Slice {
+                let slice = LaneSlice {
                     start: begin,
                     end,
                     name,
@@ -377,7 +399,7 @@ impl LaneSource<'_> {
         lanes
     }
 
-    fn memory(&self) -> Vec<Lane> {
+    fn memory(&self) -> Vec<ViewLane> {
         let memory = &self.trace.memory;
         let mut points: BTreeMap<(MemoryPlace, u32), Vec<(i64, f64)>> = BTreeMap::new();
         for row in 0..memory.len() {
@@ -388,7 +410,7 @@ impl LaneSource<'_> {
         }
         points
             .into_iter()
-            .map(|((place, device), points)| Lane {
+            .map(|((place, device), points)| ViewLane {
                 group: self.group(&match place {
                     MemoryPlace::HOST => "Host".to_owned(),
                     _ => self.device_name(device),
@@ -399,6 +421,7 @@ impl LaneSource<'_> {
                 tracks: Vec::new(),
                 counter: Some(Counter::new("bytes", points)),
                 hidden: 0,
+                is_made_up: false,
             })
             .collect()
     }
@@ -437,9 +460,9 @@ pub(crate) fn idle_parts(gap: &IdleGap) -> [(&'static str, i64); 8] {
     ]
 }
 
-fn lay_out(draft: Draft, trace: usize) -> Lane {
+fn lay_out(draft: LaneDraft, trace: usize) -> ViewLane {
     let (tracks, hidden) = lay_out_slices(draft.slices);
-    Lane {
+    ViewLane {
         group: draft.group,
         title: draft.title,
         kind: draft.kind,
@@ -447,13 +470,14 @@ fn lay_out(draft: Draft, trace: usize) -> Lane {
         tracks,
         counter: None,
         hidden,
+        is_made_up: draft.is_made_up,
     }
 }
 
 /// Puts slices into as few tracks as it takes for none to overlap: nested slices below what holds them. Returns how many are below the
 /// last track as well.
-pub(crate) fn lay_out_slices(mut slices: Vec<Slice>) -> (Vec<Track>, u64) {
-    let key = |slice: &Slice| (slice.start, Reverse(slice.end));
+pub(crate) fn lay_out_slices(mut slices: Vec<LaneSlice>) -> (Vec<Track>, u64) {
+    let key = |slice: &LaneSlice| (slice.start, Reverse(slice.end));
     if !slices.is_sorted_by_key(key) {
         slices.par_sort_by_key(key);
     }
@@ -482,15 +506,61 @@ mod tests {
     use super::*;
 
     #[test]
+    fn processes_of_a_profiler_come_after_real_ones() {
+        use llmprof_record::run::{RecordedTrace, RunRecord};
+        use llmprof_record::trace::{Host, TraceBuilder};
+
+        use crate::ViewTimeline;
+        let mut builder = TraceBuilder::default();
+        let name = builder.intern("op");
+        for process in [-1, 7, 3] {
+            let thread = builder.thread(process, process);
+            builder.hosts.push(Host {
+                name,
+                thread,
+                duration: 5,
+                ..Host::default()
+            });
+        }
+        let trace = builder.finish();
+        let source = LaneSource {
+            number: 0,
+            trace: &trace,
+            origins: &EventOrigins::of(&trace),
+            shift: 0,
+            prefix: String::new(),
+            phases: Vec::new(),
+        };
+        let lanes = source.lanes(&mut EventNames::default());
+        let groups: Vec<&str> = lanes.iter().map(|lane| lane.group.as_str()).collect();
+        assert_eq!(groups, ["process 3", "process 7", "process -1"]);
+        // Those of two ranks come after the processes of both, folded.
+        let ranks = [0_u32, 1].map(|_| RecordedTrace {
+            pass: None,
+            trace: trace.clone(),
+        });
+        let record = RunRecord {
+            traces: ranks.into(),
+            ..RunRecord::default()
+        };
+        let lanes = ViewTimeline::from_record(&record, None)
+            .unwrap()
+            .lanes_json();
+        let lanes = lanes["lanes"].as_array().unwrap();
+        let folded: Vec<bool> = lanes.iter().map(|lane| lane["is_folded"] == true).collect();
+        assert_eq!(folded, [false, false, false, false, true, true]);
+    }
+
+    #[test]
     fn nested_slices_are_below_what_holds_them() {
-        let slice = |start, end, row| Slice {
+        let slice = |start, end, row| LaneSlice {
             start,
             end,
             name: 0,
             event: EventRef::new(table::HOSTS, row),
         };
         let lane = lay_out(
-            Draft {
+            LaneDraft {
                 group: String::new(),
                 title: String::new(),
                 kind: LaneKind::Host,
@@ -501,6 +571,7 @@ mod tests {
                     slice(2, 4, 2),
                     slice(10, 11, 4),
                 ],
+                is_made_up: false,
             },
             0,
         );

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::lanes::table;
 use crate::load_lanes::step_name;
-use crate::timeline::Timeline;
+use crate::timeline::ViewTimeline;
 use crate::track::EventRef;
 
 /// Engine steps with a prefill that are linked from a request.
@@ -23,7 +23,7 @@ struct StepsBetween {
     time_ns: i64,
 }
 
-impl Timeline {
+impl ViewTimeline {
     /// Facts of a request or an engine step; `None` where there is none.
     pub(crate) fn load_event_json(&self, record: &RunRecord, event: EventRef) -> Option<Value> {
         let row = event.row();

@@ -9,14 +9,14 @@ use llmprof_record::trace::Trace;
 use llmprof_units::Nanos;
 
 use crate::counter::Counter;
-use crate::lanes::{Lane, LaneKind, TRACKS_MAX, lay_out_slices, table};
-use crate::names::{Named, Names};
-use crate::track::{EventRef, Slice, Track};
+use crate::lanes::{LaneKind, TRACKS_MAX, ViewLane, lay_out_slices, table};
+use crate::names::{EventNames, Named};
+use crate::track::{EventRef, LaneSlice, Track};
 
 /// What is added to times of other clocks to put them on the clock of the timeline; `None` where no record joins the two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClockShifts {
-    /// Time since 1970.
+    /// Shift of the Unix clock, ns.
     pub(crate) unix_ns: Option<i64>,
     /// The clock of the run: requests of passes, telemetry.
     pub(crate) run_ns: Option<i64>,
@@ -24,7 +24,7 @@ pub(crate) struct ClockShifts {
 
 impl ClockShifts {
     /// The timeline is on the clock of the first trace; without one, on that of the load, or of the run.
-    pub(crate) fn of(record: &RunRecord, first: Option<&Trace>) -> Self {
+    pub(crate) fn from_record(record: &RunRecord, first: Option<&Trace>) -> Self {
         let samples = record.samples.as_ref();
         let run_since_1970 = samples
             .map(|samples| samples.unix_offset_ns.0)
@@ -45,7 +45,11 @@ impl ClockShifts {
     }
 }
 
-pub(crate) fn load_lanes(record: &RunRecord, clocks: ClockShifts, names: &mut Names) -> Vec<Lane> {
+pub(crate) fn load_lanes(
+    record: &RunRecord,
+    clocks: ClockShifts,
+    names: &mut EventNames,
+) -> Vec<ViewLane> {
     let mut lanes = Vec::new();
     match &record.load {
         Some(load) => {
@@ -66,19 +70,19 @@ pub(crate) fn load_lanes(record: &RunRecord, clocks: ClockShifts, names: &mut Na
     lanes
 }
 
-fn served_lanes(load: &ServedLoad, shift: i64, names: &mut Names) -> Vec<Lane> {
+fn served_lanes(load: &ServedLoad, shift: i64, names: &mut EventNames) -> Vec<ViewLane> {
     let started = load.load.started_unix_ns.0 + shift;
     let spans = load.load.requests.iter().map(served_spans);
-    let mut lanes: Vec<Lane> = request_lane("Load", spans, started, names)
+    let mut lanes: Vec<ViewLane> = request_lane("Load", spans, started, names)
         .into_iter()
         .collect();
-    let steps = load.steps.iter().enumerate().map(|(row, step)| Slice {
+    let steps = load.steps.iter().enumerate().map(|(row, step)| LaneSlice {
         start: step.start_unix_ns.0 + shift,
         end: step.end_unix_ns.0.max(step.start_unix_ns.0) + shift,
         name: names.of_text(Named::As("engine step"), step_name(step)),
         event: EventRef::new(table::ENGINE_STEPS, row),
     });
-    let steps: Vec<Slice> = steps.collect();
+    let steps: Vec<LaneSlice> = steps.collect();
     if !steps.is_empty() {
         let (tracks, hidden) = lay_out_slices(steps);
         lanes.push(lane(
@@ -151,15 +155,15 @@ fn request_lane(
     group: &str,
     requests: impl Iterator<Item = Spans>,
     shift: i64,
-    names: &mut Names,
-) -> Option<Lane> {
-    let mut units: Vec<Vec<Slice>> = Vec::new();
+    names: &mut EventNames,
+) -> Option<ViewLane> {
+    let mut units: Vec<Vec<LaneSlice>> = Vec::new();
     for (row, spans) in requests.enumerate() {
         let has_length = spans.iter().any(|(start, end, _)| end > start);
         let kept = spans
             .into_iter()
             .filter(|(start, end, _)| end > start || !has_length);
-        let slices = kept.map(|(start, end, name)| Slice {
+        let slices = kept.map(|(start, end, name)| LaneSlice {
             start: start.0.saturating_add(shift),
             end: end.0.max(start.0).saturating_add(shift),
             name: names.of_text(Named::As("request"), &name),
@@ -199,7 +203,7 @@ fn request_lane(
     Some(lane(group, "requests", LaneKind::Requests, tracks, hidden))
 }
 
-fn telemetry_lanes(record: &RunRecord, shift: i64) -> Vec<Lane> {
+fn telemetry_lanes(record: &RunRecord, shift: i64) -> Vec<ViewLane> {
     let Some(samples) = &record.samples else {
         return Vec::new();
     };
@@ -239,17 +243,17 @@ fn counter_lane(
     title: &str,
     unit: &'static str,
     mut points: Vec<(i64, f64)>,
-) -> Option<Lane> {
+) -> Option<ViewLane> {
     points.retain(|point| point.1.is_finite());
     points.sort_by_key(|point| point.0);
-    (!points.is_empty()).then(|| Lane {
+    (!points.is_empty()).then(|| ViewLane {
         counter: Some(Counter::new(unit, points)),
         ..lane(group, title, LaneKind::Counter, Vec::new(), 0)
     })
 }
 
-fn lane(group: &str, title: &str, kind: LaneKind, tracks: Vec<Track>, hidden: u64) -> Lane {
-    Lane {
+fn lane(group: &str, title: &str, kind: LaneKind, tracks: Vec<Track>, hidden: u64) -> ViewLane {
+    ViewLane {
         group: group.to_owned(),
         title: title.to_owned(),
         kind,
@@ -257,5 +261,6 @@ fn lane(group: &str, title: &str, kind: LaneKind, tracks: Vec<Track>, hidden: u6
         tracks,
         counter: None,
         hidden,
+        is_made_up: false,
     }
 }

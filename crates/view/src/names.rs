@@ -11,7 +11,7 @@ pub(crate) const NAMES_PER_BLOCK: usize = 1024;
 /// Longer names are cut for the page; details have them whole.
 const LABEL_CHARS_MAX: usize = 120;
 
-struct Entry {
+struct NameEntry {
     text: String,
     label: String,
     category: &'static str,
@@ -28,13 +28,13 @@ pub(crate) enum Named {
 }
 
 #[derive(Default)]
-pub(crate) struct Names {
-    entries: Vec<Entry>,
+pub(crate) struct EventNames {
+    entries: Vec<NameEntry>,
     by_text: FxHashMap<(Named, String), u32>,
     by_id: FxHashMap<(usize, Named, StrId), u32>,
 }
 
-impl Names {
+impl EventNames {
     /// The number of a name of trace `number`.
     pub(crate) fn of_trace(
         &mut self,
@@ -67,7 +67,7 @@ impl Names {
             Named::As(category) => (text.to_owned(), category, ""),
         };
         let name = self.entries.len() as u32;
-        self.entries.push(Entry {
+        self.entries.push(NameEntry {
             text: text.to_owned(),
             label: label.chars().take(LABEL_CHARS_MAX).collect(),
             category,
@@ -94,14 +94,18 @@ impl Names {
         self.entries[name as usize].category
     }
 
+    /// The number of a kernel's name of trace `number`.
+    pub(crate) fn kernel_name(&self, number: usize, id: StrId) -> Option<u32> {
+        self.by_id.get(&(number, Named::Kernel, id)).copied()
+    }
+
     /// Category and library of a kernel's name of trace `number`.
     pub(crate) fn kernel_class(
         &self,
         number: usize,
         id: StrId,
     ) -> Option<(&'static str, &'static str)> {
-        let name = self.by_id.get(&(number, Named::Kernel, id))?;
-        let entry = &self.entries[*name as usize];
+        let entry = &self.entries[self.kernel_name(number, id)? as usize];
         Some((entry.category, entry.library))
     }
 
@@ -127,7 +131,7 @@ impl Names {
     /// Names that contain a text, in either case.
     pub(crate) fn containing(&self, text: &str) -> Vec<bool> {
         let text = text.to_lowercase();
-        let holds = |entry: &Entry| {
+        let holds = |entry: &NameEntry| {
             entry.text.to_lowercase().contains(&text) || entry.label.to_lowercase().contains(&text)
         };
         self.entries.iter().map(holds).collect()

@@ -7,7 +7,7 @@ use llmprof_record::run::RunRecord;
 use llmprof_report::FindingItem;
 use serde_json::Value;
 
-use crate::timeline::{JobClock, Timeline};
+use crate::timeline::{JobClock, ViewTimeline};
 use crate::track::EventRef;
 
 pub struct OpenedRun {
@@ -17,7 +17,9 @@ pub struct OpenedRun {
     pub analysis: Option<Analysis>,
     /// `report.html`, where the run has one.
     pub report: Option<String>,
-    pub timeline: Timeline,
+    /// What people wrote about the run.
+    pub notes: Option<String>,
+    pub timeline: ViewTimeline,
     pub(crate) page: OnceLock<RunPage>,
 }
 
@@ -29,11 +31,12 @@ impl OpenedRun {
         report: Option<String>,
     ) -> Result<Self, crate::ViewError> {
         Ok(Self {
-            timeline: Timeline::of(&record, analysis.as_ref())?,
+            timeline: ViewTimeline::from_record(&record, analysis.as_ref())?,
             title,
             record,
             analysis,
             report,
+            notes: None,
             page: OnceLock::new(),
         })
     }
@@ -46,11 +49,12 @@ impl OpenedRun {
             origin: self.timeline.origin,
         };
         Ok(Self {
-            timeline: Timeline::of_rank(&record, &clock)?,
+            timeline: ViewTimeline::of_rank(&record, &clock)?,
             title: record.name.clone(),
             record,
             analysis: None,
             report: None,
+            notes: None,
             page: OnceLock::new(),
         })
     }

@@ -20,7 +20,7 @@ use parquet::schema::types::Type;
 use tempfile::TempDir;
 
 use crate::opened_run::OpenedRun;
-use crate::query::tables::{Cell, QueryTable, TraceRows};
+use crate::query::tables::{QueryCell, QueryTable, TraceRows};
 
 /// Rows of a row group: the unit that a reader skips or reads, and what the writer holds in memory.
 const ROW_GROUP_ROWS: usize = 1 << 18;
@@ -66,7 +66,7 @@ impl ParquetFolder {
     /// Writes the tables of every trace of `run`, those of one rank into one folder.
     pub fn write_ranks(&self, run: &OpenedRun) -> Result<(), ParquetExportError> {
         let traces: Vec<(u32, TraceRows<'_>)> = (0..)
-            .map_while(|number| TraceRows::of(run, number))
+            .map_while(|number| TraceRows::for_trace(run, number))
             .map(|rows| (rank_of(rows.trace).unwrap_or(0), rows))
             .collect();
         let mut ranks: Vec<u32> = traces.iter().map(|(rank, _)| *rank).collect();
@@ -91,7 +91,7 @@ impl ParquetFolder {
 
     /// Writes the tables that belong to the run as a whole: `step` and `finding`.
     pub fn write_run(&self, run: &OpenedRun) -> Result<(), ParquetExportError> {
-        let first = TraceRows::of(run, 0);
+        let first = TraceRows::for_trace(run, 0);
         for table in QueryTable::ALL.into_iter().filter(|t| t.is_of_run()) {
             write_table(self.partial.path(), table, first.as_slice())?;
         }
@@ -173,7 +173,7 @@ fn fill_file(file: File, table: QueryTable, traces: &[TraceRows<'_>]) -> Result<
 
 fn write_column<'a>(
     writer: &mut ColumnWriter<'_>,
-    cells: impl Iterator<Item = Cell<'a>>,
+    cells: impl Iterator<Item = QueryCell<'a>>,
 ) -> Result<(), ParquetError> {
     // 1 where a row has a value, 0 where it is null.
     let mut levels = Vec::new();
@@ -181,12 +181,27 @@ fn write_column<'a>(
         ColumnWriter::Int64ColumnWriter(writer) => {
             let mut numbers = Vec::new();
             for cell in cells {
-                levels.push(i16::from(!matches!(cell, Cell::Null)));
+                levels.push(i16::from(!matches!(cell, QueryCell::Null)));
                 match cell {
-                    Cell::Null => {}
-                    Cell::Integer(number) => numbers.push(number),
-                    Cell::Text(text) => return Err(not_a_number(text)),
-                    Cell::Owned(text) => return Err(not_a_number(&text)),
+                    QueryCell::Null => {}
+                    QueryCell::Integer(number) => numbers.push(number),
+                    QueryCell::Real(number) => return Err(not_a_number(&number.to_string())),
+                    QueryCell::Text(text) => return Err(not_a_number(text)),
+                    QueryCell::Owned(text) => return Err(not_a_number(&text)),
+                }
+            }
+            writer.write_batch(&numbers, Some(&levels), None)?;
+        }
+        ColumnWriter::DoubleColumnWriter(writer) => {
+            let mut numbers = Vec::new();
+            for cell in cells {
+                levels.push(i16::from(!matches!(cell, QueryCell::Null)));
+                match cell {
+                    QueryCell::Null => {}
+                    QueryCell::Real(number) => numbers.push(number),
+                    QueryCell::Integer(number) => numbers.push(number as f64),
+                    QueryCell::Text(text) => return Err(not_a_number(text)),
+                    QueryCell::Owned(text) => return Err(not_a_number(&text)),
                 }
             }
             writer.write_batch(&numbers, Some(&levels), None)?;
@@ -194,12 +209,13 @@ fn write_column<'a>(
         ColumnWriter::ByteArrayColumnWriter(writer) => {
             let mut texts = Vec::new();
             for cell in cells {
-                levels.push(i16::from(!matches!(cell, Cell::Null)));
+                levels.push(i16::from(!matches!(cell, QueryCell::Null)));
                 match cell {
-                    Cell::Null => {}
-                    Cell::Integer(number) => texts.push(ByteArray::from(&*number.to_string())),
-                    Cell::Text(text) => texts.push(ByteArray::from(text)),
-                    Cell::Owned(text) => texts.push(ByteArray::from(text.into_bytes())),
+                    QueryCell::Null => {}
+                    QueryCell::Integer(number) => texts.push(ByteArray::from(&*number.to_string())),
+                    QueryCell::Real(number) => texts.push(ByteArray::from(&*number.to_string())),
+                    QueryCell::Text(text) => texts.push(ByteArray::from(text)),
+                    QueryCell::Owned(text) => texts.push(ByteArray::from(text.into_bytes())),
                 }
             }
             writer.write_batch(&texts, Some(&levels), None)?;
@@ -227,6 +243,8 @@ fn schema_of(table: QueryTable) -> Result<Arc<Type>, ParquetError> {
             Type::primitive_type_builder(column, PhysicalType::BYTE_ARRAY)
                 .with_logical_type(Some(LogicalType::String))
                 .with_converted_type(ConvertedType::UTF8)
+        } else if table.is_real(column) {
+            Type::primitive_type_builder(column, PhysicalType::DOUBLE)
         } else {
             Type::primitive_type_builder(column, PhysicalType::INT64)
         };

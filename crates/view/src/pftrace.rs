@@ -9,9 +9,9 @@ use std::io::{self, Write};
 use llmprof_record::run::RunRecord;
 
 use crate::counter::Counter;
-use crate::lanes::{Lane, LaneKind, idle_parts, table};
-use crate::timeline::Timeline;
-use crate::track::Slice;
+use crate::lanes::{LaneKind, ViewLane, idle_parts, table};
+use crate::timeline::ViewTimeline;
+use crate::track::LaneSlice;
 
 /// All packets are of one writer, whose names are interned once.
 const SEQUENCE: u64 = 1;
@@ -20,6 +20,9 @@ const NEEDS_STATE: u64 = 2;
 /// `CLOCK_BOOTTIME`, which Perfetto takes for the trace's own clock without a snapshot.
 const BOOTTIME: u64 = 6;
 const BYTES_UNIT: u64 = 3;
+/// Children of a track are in the order of their ranks.
+const EXPLICIT_ORDER: u64 = 3;
+const ROOT_NAME: &str = "llmprof";
 
 mod packet {
     pub(super) const TIMESTAMP: u32 = 8;
@@ -38,11 +41,19 @@ enum EventType {
     Counter = 4,
 }
 
+#[derive(Clone, Copy)]
+enum TrackKind<'a> {
+    /// Of other tracks, in the order of their ranks.
+    Group,
+    Slices,
+    Counter(&'a Counter),
+}
+
 /// A message as it grows.
 #[derive(Default)]
-struct Message(Vec<u8>);
+struct ProtoMessage(Vec<u8>);
 
-impl Message {
+impl ProtoMessage {
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);
@@ -77,63 +88,68 @@ impl Message {
 }
 
 /// Facts of a slice that Perfetto shows as arguments.
-enum Argument<'a> {
+enum DebugAnnotation<'a> {
     Number(&'static str, i64),
     Text(&'static str, &'a str),
 }
 
-struct Writer<'a, W> {
+struct PacketWriter<'a, W> {
     out: W,
-    timeline: &'a Timeline,
+    timeline: &'a ViewTimeline,
     record: &'a RunRecord,
-    packet: Message,
-    part: Message,
-    inner: Message,
+    packet: ProtoMessage,
+    part: ProtoMessage,
+    inner: ProtoMessage,
     /// Names that Perfetto knows already, by their number here.
     known: Vec<bool>,
     next_track: u64,
     is_first: bool,
 }
 
-impl Timeline {
+impl ViewTimeline {
     /// Writes the timeline as a Perfetto trace (`.pftrace`).
     pub fn write_pftrace(&self, record: &RunRecord, out: impl Write) -> io::Result<()> {
-        let mut writer = Writer {
+        let mut writer = PacketWriter {
             out,
             timeline: self,
             record,
-            packet: Message::default(),
-            part: Message::default(),
-            inner: Message::default(),
+            packet: ProtoMessage::default(),
+            part: ProtoMessage::default(),
+            inner: ProtoMessage::default(),
             known: vec![false; self.names.len()],
             next_track: 1,
             is_first: true,
         };
+        // Perfetto sorts tracks without a parent by name, so the groups get one.
+        let root = writer.describe_track(ROOT_NAME, None, TrackKind::Group)?;
         let mut group: Option<(&str, u64)> = None;
-        for lane in &self.lanes {
+        for (rank, lane) in (0..).zip(&self.lanes) {
             let parent = match group {
                 Some((name, track)) if name == lane.group => track,
                 _ => {
-                    let track = writer.describe_track(&lane.group, None, None)?;
+                    let place = Some((root, rank));
+                    let track = writer.describe_track(&lane.group, place, TrackKind::Group)?;
                     group = Some((&lane.group, track));
                     track
                 }
             };
+            let place = (parent, rank);
             match &lane.counter {
                 Some(counter) => {
-                    let track = writer.describe_track(&lane.title, Some(parent), Some(counter))?;
+                    let kind = TrackKind::Counter(counter);
+                    let track = writer.describe_track(&lane.title, Some(place), kind)?;
                     for (time, value) in counter.points() {
                         writer.counter(track, time, value)?;
                     }
                 }
-                None => writer.lane(lane, parent)?,
+                None => writer.lane(lane, place)?,
             }
         }
         writer.out.flush()
     }
 }
 
-impl<W: Write> Writer<'_, W> {
+impl<W: Write> PacketWriter<'_, W> {
     fn send(&mut self) -> io::Result<()> {
         let mut head = [0; 11];
         // Field 1 of the trace, a message.
@@ -153,25 +169,31 @@ impl<W: Write> Writer<'_, W> {
         self.out.write_all(&self.packet.0)
     }
 
-    /// A new track, of values where `counter` says what they are.
+    /// A new track, under a parent as the one of a rank.
     fn describe_track(
         &mut self,
         name: &str,
-        parent: Option<u64>,
-        counter: Option<&Counter>,
+        place: Option<(u64, u64)>,
+        kind: TrackKind<'_>,
     ) -> io::Result<u64> {
         let track = self.next_track;
         self.next_track += 1;
         self.part.clear().number(1, track).bytes(2, name.as_bytes());
-        if let Some(parent) = parent {
-            self.part.number(5, parent);
+        if let Some((parent, rank)) = place {
+            self.part.number(5, parent).number(12, rank);
         }
-        if let Some(counter) = counter {
-            self.inner.clear();
-            if counter.unit == "bytes" {
-                self.inner.number(3, BYTES_UNIT);
+        match kind {
+            TrackKind::Group => {
+                self.part.number(11, EXPLICIT_ORDER);
             }
-            self.part.bytes(8, &self.inner.0);
+            TrackKind::Slices => {}
+            TrackKind::Counter(counter) => {
+                self.inner.clear();
+                if counter.unit == "bytes" {
+                    self.inner.number(3, BYTES_UNIT);
+                }
+                self.part.bytes(8, &self.inner.0);
+            }
         }
         self.packet.clear().number(packet::SEQUENCE_ID, SEQUENCE);
         if std::mem::take(&mut self.is_first) {
@@ -204,9 +226,9 @@ impl<W: Write> Writer<'_, W> {
         self.send()
     }
 
-    fn lane(&mut self, lane: &Lane, parent: u64) -> io::Result<()> {
+    fn lane(&mut self, lane: &ViewLane, place: (u64, u64)) -> io::Result<()> {
         for slices in nested(lane) {
-            let track = self.describe_track(&lane.title, Some(parent), None)?;
+            let track = self.describe_track(&lane.title, Some(place), TrackKind::Slices)?;
             let mut open: Vec<i64> = Vec::new();
             for slice in slices {
                 while open.last().is_some_and(|&end| end <= slice.start) {
@@ -233,7 +255,7 @@ impl<W: Write> Writer<'_, W> {
         self.send()
     }
 
-    fn begin(&mut self, lane: &Lane, track: u64, slice: &Slice) -> io::Result<()> {
+    fn begin(&mut self, lane: &ViewLane, track: u64, slice: &LaneSlice) -> io::Result<()> {
         let name = slice.name;
         // Numbers of interned names begin at 1.
         let iid = u64::from(name) + 1;
@@ -256,7 +278,7 @@ impl<W: Write> Writer<'_, W> {
     }
 
     /// Flows from a call to what it launched, and the facts of device events and gaps.
-    fn arguments(&mut self, lane: &Lane, slice: &Slice) {
+    fn arguments(&mut self, lane: &ViewLane, slice: &LaneSlice) {
         let Some(on) = self.timeline.traces.get(lane.trace) else {
             return;
         };
@@ -283,7 +305,7 @@ impl<W: Write> Writer<'_, W> {
             table::IDLE_GAPS => {
                 for (label, time) in idle_parts(&on.origins.gaps()[row]) {
                     if time > 0 {
-                        self.argument(&Argument::Number(label, time));
+                        self.argument(&DebugAnnotation::Number(label, time));
                     }
                 }
                 return;
@@ -296,10 +318,10 @@ impl<W: Write> Writer<'_, W> {
         }
         if let Some(operator) = origin.operator {
             let name = trace.text(trace.hosts.name[operator as usize]);
-            self.argument(&Argument::Text("operator", name));
+            self.argument(&DebugAnnotation::Text("operator", name));
         }
         if let Some(modules) = on.origins.modules(trace, origin) {
-            self.argument(&Argument::Text("module", &modules));
+            self.argument(&DebugAnnotation::Text("module", &modules));
         }
         match slice.event.table() {
             table::KERNELS => {
@@ -312,24 +334,27 @@ impl<W: Write> Writer<'_, W> {
                     ("threads_per_block", threads.product()),
                 ];
                 for (name, value) in facts {
-                    self.argument(&Argument::Number(name, value));
+                    self.argument(&DebugAnnotation::Number(name, value));
                 }
             }
             table::COPIES => {
-                self.argument(&Argument::Number("bytes", trace.copies.bytes[row] as i64));
+                self.argument(&DebugAnnotation::Number(
+                    "bytes",
+                    trace.copies.bytes[row] as i64,
+                ));
             }
             _ => {}
         }
     }
 
-    fn argument(&mut self, argument: &Argument<'_>) {
+    fn argument(&mut self, argument: &DebugAnnotation<'_>) {
         self.inner.clear();
         match argument {
-            Argument::Number(name, value) => self
+            DebugAnnotation::Number(name, value) => self
                 .inner
                 .number(4, *value as u64)
                 .bytes(10, name.as_bytes()),
-            Argument::Text(name, text) => self
+            DebugAnnotation::Text(name, text) => self
                 .inner
                 .bytes(6, text.as_bytes())
                 .bytes(10, name.as_bytes()),
@@ -339,15 +364,15 @@ impl<W: Write> Writer<'_, W> {
 }
 
 /// The slices of a lane in groups in which each lies within the one before it or after its end.
-fn nested(lane: &Lane) -> Vec<Vec<Slice>> {
+fn nested(lane: &ViewLane) -> Vec<Vec<LaneSlice>> {
     let tracks = lane.tracks.iter();
-    let mut slices: Vec<Slice> = tracks
+    let mut slices: Vec<LaneSlice> = tracks
         .flat_map(|track| (0..track.len()).map(|row| track.slice(row)))
         .collect();
     slices.sort_by_key(|slice| (slice.start, Reverse(slice.end)));
-    let mut groups: Vec<(Vec<i64>, Vec<Slice>)> = Vec::new();
+    let mut groups: Vec<(Vec<i64>, Vec<LaneSlice>)> = Vec::new();
     for slice in slices {
-        let fits = |(open, _): &mut (Vec<i64>, Vec<Slice>)| {
+        let fits = |(open, _): &mut (Vec<i64>, Vec<LaneSlice>)| {
             while open.last().is_some_and(|&end| end <= slice.start) {
                 open.pop();
             }

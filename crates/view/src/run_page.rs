@@ -1,14 +1,18 @@
 //! The page of a run: the report's document as data, and tables whose rows lead to the timeline.
 
+use llmprof_analysis::causes::CauseKind;
+use llmprof_analysis::findings::{Conclusion, Finding};
 use llmprof_analysis::{Analysis, judged_device};
+use llmprof_report::compose::concluded_findings;
 use llmprof_report::{
-    Align, Block, Cell, Document, FindingItem, Report, Table, Target, plots, text::warning_lines,
+    Align, Block, Cell, Document, FindingItem, Report, ReportTarget, Table, plots,
+    text::warning_lines,
 };
 use serde_json::{Value, json};
 
 use crate::names::Named;
 use crate::opened_run::{OpenedRun, RunPage};
-use crate::timeline::Timeline;
+use crate::timeline::ViewTimeline;
 
 impl OpenedRun {
     pub(crate) fn findings(&self) -> &[FindingItem] {
@@ -20,14 +24,14 @@ impl OpenedRun {
     }
 
     pub(crate) fn page(&self) -> &RunPage {
-        self.page.get_or_init(|| RunPage::of(self))
+        self.page.get_or_init(|| RunPage::render(self))
     }
 }
 
 impl RunPage {
-    fn of(run: &OpenedRun) -> Self {
+    fn render(run: &OpenedRun) -> Self {
         let Some(analysis) = &run.analysis else {
-            let page = json!({"title": run.title, "phases": phases(&run.timeline)});
+            let page = json!({"title": run.title, "notes": run.notes, "phases": phases(run)});
             return Self {
                 json: page.to_string().into_bytes(),
                 plots: Vec::new(),
@@ -59,10 +63,11 @@ fn page_json(
     let mut plot_names = plots.iter().map(|(name, _)| name.as_str());
     json!({
         "title": document.title,
+        "notes": run.notes,
         "subtitle": document.subtitle,
         "caveats": document.caveats,
         "summary": document.summary,
-        "findings": document.findings.iter().map(finding).collect::<Vec<_>>(),
+        "findings": findings_json(run, analysis, document),
         "no_conclusion": document.no_conclusion,
         "warnings": warning_lines(&document.issues),
         "sections": document.sections.iter().map(|section| json!({
@@ -70,7 +75,7 @@ fn page_json(
             "title": section.title,
             "blocks": section.blocks.iter().map(|part| block(&run.timeline, part, &mut plot_names)).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
-        "phases": phases(&run.timeline),
+        "phases": phases(run),
         "kernels": kernels(&run.timeline, analysis),
         "operators": operators(&run.timeline, analysis),
         "has_report": run.report.is_some(),
@@ -89,20 +94,53 @@ fn document_of(run: &OpenedRun, analysis: &Analysis) -> Document {
     report.document()
 }
 
-fn finding(item: &FindingItem) -> Value {
+fn findings_json(run: &OpenedRun, analysis: &Analysis, document: &Document) -> Vec<Value> {
+    let concluded = concluded_findings(analysis).map(Some);
+    let concluded = concluded.chain(std::iter::repeat(None));
+    let findings = document.findings.iter().zip(concluded);
+    findings
+        .map(|(item, finding)| finding_json(item, finding.and_then(|one| pause_link(run, one))))
+        .collect()
+}
+
+/// The longest pause of the host, where a finding is about pauses and the trace shows this one.
+fn pause_link(run: &OpenedRun, finding: &Finding) -> Option<Value> {
+    let Some(Conclusion::Cause { cause }) = &finding.conclusion else {
+        return None;
+    };
+    let CauseKind::HostCode {
+        longest_ns,
+        after,
+        before,
+        ..
+    } = &cause.kind
+    else {
+        return None;
+    };
+    let between = (after.as_deref(), before.as_deref());
+    let (from, to) = run
+        .timeline
+        .find_pause(&run.record, between, longest_ns.0)?;
+    Some(json!({
+        "label": "longest pause on the timeline",
+        "pause": {"start_ns": from - run.timeline.origin, "duration_ns": to - from},
+    }))
+}
+
+fn finding_json(item: &FindingItem, pause: Option<Value>) -> Value {
     let links = item.links.iter().map(|link| match &link.target {
-        Target::Anchor(key) => json!({"label": link.label, "section": key}),
-        Target::Phase(name) => json!({"label": link.label, "phase": name}),
-        Target::Event(name) => json!({"label": link.label, "event": name}),
+        ReportTarget::Anchor(key) => json!({"label": link.label, "section": key}),
+        ReportTarget::Phase(name) => json!({"label": link.label, "phase": name}),
+        ReportTarget::Event(name) => json!({"label": link.label, "event": name}),
     });
     json!({
         "key": item.key, "title": item.title, "gain": item.gain, "knob": item.knob, "evidence": item.evidence,
-        "links": links.collect::<Vec<_>>(),
+        "links": links.chain(pause).collect::<Vec<_>>(),
     })
 }
 
 fn block<'n>(
-    timeline: &Timeline,
+    timeline: &ViewTimeline,
     block: &Block,
     plot_names: &mut impl Iterator<Item = &'n str>,
 ) -> Value {
@@ -115,7 +153,7 @@ fn block<'n>(
     }
 }
 
-fn table_json(timeline: &Timeline, table: &Table) -> Value {
+pub(crate) fn table_json(timeline: &ViewTimeline, table: &Table) -> Value {
     let columns = table
         .columns
         .iter()
@@ -137,17 +175,30 @@ fn table_json(timeline: &Timeline, table: &Table) -> Value {
     json!({"columns": columns.collect::<Vec<_>>(), "rows": rows.collect::<Vec<_>>(), "noun": table.noun})
 }
 
-fn phases(timeline: &Timeline) -> Vec<Value> {
+/// Intervals of phases; the first of each, which findings lead to, with the start of its host work.
+fn phases(run: &OpenedRun) -> Vec<Value> {
+    let timeline = &run.timeline;
+    let mut named: Vec<&str> = Vec::new();
     let phases = timeline.phases.iter();
     phases
         .map(|(name, start, end)| {
-            json!({"name": name, "start_ns": start - timeline.origin, "duration_ns": end - start})
+            let is_first = !named.contains(&name.as_str());
+            if is_first {
+                named.push(name);
+            }
+            let host_start = is_first
+                .then(|| timeline.host_start(&run.record, *start))
+                .flatten();
+            json!({
+                "name": name, "start_ns": start - timeline.origin, "duration_ns": end - start,
+                "host_start_ns": host_start.map(|host_start| host_start - timeline.origin),
+            })
         })
         .collect()
 }
 
 /// Kernels by name, with the number of the name on the timeline.
-fn kernels(timeline: &Timeline, analysis: &Analysis) -> Vec<Value> {
+fn kernels(timeline: &ViewTimeline, analysis: &Analysis) -> Vec<Value> {
     let Some(trace) = &analysis.timeline else {
         return Vec::new();
     };
@@ -165,7 +216,7 @@ fn kernels(timeline: &Timeline, analysis: &Analysis) -> Vec<Value> {
         .collect()
 }
 
-fn operators(timeline: &Timeline, analysis: &Analysis) -> Vec<Value> {
+fn operators(timeline: &ViewTimeline, analysis: &Analysis) -> Vec<Value> {
     let Some(trace) = &analysis.timeline else {
         return Vec::new();
     };

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::ViewError;
-use crate::site::{Reply, Site};
+use crate::site::{Site, SiteReply};
 
 /// A browser opens six connections; two pages and a prefetch stay far below this.
 const CONNECTIONS_MAX: usize = 64;
@@ -29,13 +29,13 @@ const REPORT_POLICY: &str = "sandbox allow-scripts allow-popups allow-downloads;
                              style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// A server that listens, and the address to open.
-pub struct Server {
+pub struct ViewServer {
     listener: TcpListener,
     token: String,
     port: u16,
 }
 
-impl Server {
+impl ViewServer {
     /// Listens on loopback; port 0 is any free one.
     pub fn bind(port: u16) -> Result<Self, ViewError> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
@@ -66,7 +66,7 @@ impl Server {
 }
 
 /// Answers requests for as long as the process lives.
-pub fn serve(server: Server, site: &Arc<Site>) {
+pub fn serve(server: ViewServer, site: &Arc<Site>) {
     let open = Arc::new(AtomicUsize::new(0));
     let token: Arc<str> = server.token.into();
     for stream in server.listener.incoming() {
@@ -104,7 +104,7 @@ pub fn answer_next(
     site: &Site,
     token: &str,
 ) -> std::io::Result<bool> {
-    let Some(request) = Request::read(reader)? else {
+    let Some(request) = HttpRequest::read(reader)? else {
         return Ok(false);
     };
     let answer = answer(&request, site, token);
@@ -129,15 +129,15 @@ impl Read for TimedStream<'_> {
     }
 }
 
-struct Answer {
+struct HttpAnswer {
     status: &'static str,
-    reply: Reply,
+    reply: SiteReply,
 }
 
-fn answer(request: &Request, site: &Site, token: &str) -> Answer {
-    let refuse = |status: &'static str| Answer {
+fn answer(request: &HttpRequest, site: &Site, token: &str) -> HttpAnswer {
+    let refuse = |status: &'static str| HttpAnswer {
         status,
-        reply: Reply {
+        reply: SiteReply {
             content_type: "text/plain; charset=utf-8",
             body: status.as_bytes().to_vec(),
             is_report: false,
@@ -162,7 +162,7 @@ fn answer(request: &Request, site: &Site, token: &str) -> Answer {
         site.reply(path, &request.query)
     }));
     match reply {
-        Ok(Some(reply)) => Answer {
+        Ok(Some(reply)) => HttpAnswer {
             status: "200 OK",
             reply,
         },
@@ -190,7 +190,11 @@ fn is_loopback(host: &str) -> bool {
     })
 }
 
-fn write_answer(writer: &mut impl Write, answer: &Answer, keeps_open: bool) -> std::io::Result<()> {
+fn write_answer(
+    writer: &mut impl Write,
+    answer: &HttpAnswer,
+    keeps_open: bool,
+) -> std::io::Result<()> {
     let reply = &answer.reply;
     let policy = if reply.is_report {
         REPORT_POLICY
@@ -212,7 +216,7 @@ fn write_answer(writer: &mut impl Write, answer: &Answer, keeps_open: bool) -> s
 }
 
 #[derive(Default)]
-struct Request {
+struct HttpRequest {
     method: String,
     path: String,
     query: Vec<(String, String)>,
@@ -223,7 +227,7 @@ struct Request {
     is_malformed: bool,
 }
 
-impl Request {
+impl HttpRequest {
     /// The next request of a connection; `None` where the other side is done.
     fn read(reader: &mut impl BufRead) -> std::io::Result<Option<Self>> {
         let mut limited = reader.take(HEAD_BYTES_MAX);
@@ -286,7 +290,7 @@ impl Request {
         Ok(Some(request))
     }
 
-    /// Whether another site asks.
+    /// Whether the page of another site sent the request.
     fn is_foreign(&self) -> bool {
         let own = |origin: &String| *origin == format!("http://{}", self.host);
         let from_elsewhere = self.origin.as_ref().is_some_and(|origin| !own(origin));
@@ -354,10 +358,10 @@ mod tests {
     #[test]
     fn a_request_without_end_is_malformed() {
         let mut text: &[u8] = b"GET /x HTTP/1.1\r\nHost: localhost\r\n";
-        let request = Request::read(&mut text);
+        let request = HttpRequest::read(&mut text);
         assert!(matches!(request, Ok(Some(request)) if request.is_malformed));
         let mut endless = BufReader::new(std::io::repeat(b'a'));
-        let request = Request::read(&mut endless);
+        let request = HttpRequest::read(&mut endless);
         assert!(matches!(request, Ok(Some(request)) if request.is_malformed));
     }
 }

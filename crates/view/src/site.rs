@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::assets::{ASSETS, BINARY, HTML, JSON, SVG};
+use crate::compare_page::compare_json;
 use crate::opened_run::OpenedRun;
 use crate::pages::{PAGES, page_json};
 use crate::query::{self, QueryLimits, QueryTable};
@@ -12,14 +13,14 @@ use crate::tile::TilePlace;
 use crate::track::EventRef;
 
 /// An answer with its content type.
-pub struct Reply {
+pub struct SiteReply {
     pub content_type: &'static str,
     pub body: Vec<u8>,
     /// Whether the answer may run its own scripts: a report carries its policy itself.
     pub is_report: bool,
 }
 
-impl Reply {
+impl SiteReply {
     fn new(content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
         Self {
             content_type,
@@ -29,7 +30,7 @@ impl Reply {
     }
 }
 
-impl From<Value> for Reply {
+impl From<Value> for SiteReply {
     fn from(value: Value) -> Self {
         Self::new(JSON, value.to_string())
     }
@@ -42,10 +43,10 @@ pub struct Site {
 
 impl Site {
     /// The answer to a path without its leading slash; `None` where there is nothing.
-    pub fn reply(&self, path: &str, query: &[(String, String)]) -> Option<Reply> {
+    pub fn reply(&self, path: &str, query: &[(String, String)]) -> Option<SiteReply> {
         let asset = if path.is_empty() { "index.html" } else { path };
         if let Some((_, content_type, text)) = ASSETS.iter().find(|(name, _, _)| *name == asset) {
-            return Some(Reply::new(content_type, *text));
+            return Some(SiteReply::new(content_type, *text));
         }
         if path == "tables.json" {
             let tables = QueryTable::ALL.iter();
@@ -55,8 +56,13 @@ impl Site {
         if path == "runs.json" {
             return Some(self.runs_json().into());
         }
+        let numbered = |number: &str| self.runs.get(number.parse::<usize>().ok()?);
+        if let Some(pair) = path.strip_prefix("compare/") {
+            let (a, b) = pair.strip_suffix(".json")?.split_once('/')?;
+            return Some(compare_json(numbered(a)?, numbered(b)?).into());
+        }
         let mut parts = path.strip_prefix("r/")?.split('/');
-        let run = self.runs.get(parts.next()?.parse::<usize>().ok()?)?;
+        let run = numbered(parts.next()?)?;
         let parts: Vec<&str> = parts.collect();
         run.reply(&parts, query)
     }
@@ -66,6 +72,7 @@ impl Site {
             json!({
                 "title": run.title,
                 "name": run.record.name,
+                "notes": run.notes,
                 "device": run.analysis.as_ref().and_then(|analysis| analysis.device.clone()),
                 "events": run.timeline.events(),
                 "span_ns": run.timeline.span,
@@ -81,7 +88,7 @@ impl OpenedRun {
         self: &Arc<Self>,
         parts: &[&str],
         values: &[(String, String)],
-    ) -> Option<Reply> {
+    ) -> Option<SiteReply> {
         let timeline = &self.timeline;
         let text = |key: &str| {
             let pair = values.iter().find(|(name, _)| name == key);
@@ -89,16 +96,16 @@ impl OpenedRun {
         };
         let number = |key: &str| text(key)?.parse::<i64>().ok();
         let reply = match parts {
-            ["run.json"] => Reply::new(JSON, self.page().json.as_slice()),
-            ["report.html"] => Reply {
+            ["run.json"] => SiteReply::new(JSON, self.page().json.as_slice()),
+            ["report.html"] => SiteReply {
                 is_report: true,
-                ..Reply::new(HTML, self.report.clone()?)
+                ..SiteReply::new(HTML, self.report.clone()?)
             },
             ["plot", name] => {
                 let name = name.strip_suffix(".svg")?;
                 let mut plots = self.page().plots.iter();
                 let plot = plots.find(|(known, _)| known == name)?;
-                Reply::new(SVG, plot.1.as_str())
+                SiteReply::new(SVG, plot.1.as_str())
             }
             [page]
                 if page
@@ -117,13 +124,13 @@ impl OpenedRun {
                     level: level.parse().ok()?,
                     x: x.parse().ok()?,
                 };
-                Reply::new(BINARY, timeline.tile(lane.parse().ok()?, place)?)
+                SiteReply::new(BINARY, timeline.tile(lane.parse().ok()?, place)?)
             }
             ["trace.pftrace"] => {
                 let mut trace = Vec::new();
                 // A vector takes whatever is written to it.
                 timeline.write_pftrace(&self.record, &mut trace).ok()?;
-                Reply::new(BINARY, trace)
+                SiteReply::new(BINARY, trace)
             }
             ["event", trace, event] => {
                 let event = EventRef(event.parse().ok()?);

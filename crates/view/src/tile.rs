@@ -42,16 +42,16 @@ pub(crate) fn top_level(span: i64) -> u32 {
 }
 
 #[derive(Default)]
-struct Parts {
+struct TileParts {
     starts: Vec<f64>,
     durations: Vec<f64>,
     names: Vec<u32>,
     events: Vec<u32>,
-    cells: Vec<Cell>,
+    cells: Vec<TileCell>,
 }
 
 #[derive(Clone, Copy)]
-struct Cell {
+struct TileCell {
     pixel: u16,
     covered: u16,
     count: u32,
@@ -84,11 +84,11 @@ pub(crate) fn encode_track(track: &Track, origin: i64, place: TilePlace, out: &m
     out.resize(out.len().next_multiple_of(8), 0);
 }
 
-fn cut_track(track: &Track, origin: i64, start: i64, level: u32) -> Parts {
+fn cut_track(track: &Track, origin: i64, start: i64, level: u32) -> TileParts {
     let pixel_ns = 1_i64 << level;
     let slice_min = SLICE_MIN_PX << level;
     let end = start.saturating_add(TILE_PX << level);
-    let mut parts = Parts::default();
+    let mut parts = TileParts::default();
     let mut begun = track.begun_before(start);
     let mut covered = track.covered_until(start, begun);
     // The slice that reaches into the tile from before it, if it is drawn as one.
@@ -144,7 +144,7 @@ fn cut_track(track: &Track, origin: i64, start: i64, level: u32) -> Parts {
         }
         if count > 0 || small > 0 {
             let name = name.or_else(|| Some(track.slice(begun.checked_sub(1)?).name));
-            parts.cells.push(Cell {
+            parts.cells.push(TileCell {
                 pixel: pixel as u16,
                 covered: share_of(small, pixel_ns),
                 count: count as u32,
@@ -164,7 +164,7 @@ fn share_of(part: i64, pixel_ns: i64) -> u16 {
     (share * f64::from(u16::MAX)).round() as u16
 }
 
-impl Parts {
+impl TileParts {
     fn push_slice(&mut self, track: &Track, row: usize, origin: i64) {
         let slice = track.slice(row);
         self.starts.push((slice.start - origin) as f64);
@@ -179,7 +179,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::track::{EventRef, Slice};
+    use crate::track::{EventRef, LaneSlice};
 
     proptest! {
         /// Slices and cells of all tiles of a level together are all slices: their number and, to rounding, their time.
@@ -193,7 +193,7 @@ mod tests {
             let track = Track::new(lengths.iter().enumerate().map(|(row, &(gap, length))| {
                 let start = time + gap;
                 time = start + length;
-                Slice { start, end: time, name: row as u32, event: EventRef::new(0, row) }
+                LaneSlice { start, end: time, name: row as u32, event: EventRef::new(0, row) }
             }));
             let (mut seen, mut folded, mut folded_ns) = (vec![false; track.len()], 0, 0.0);
             let tiles = (time - origin) / (TILE_PX << level) + 1;

@@ -2,18 +2,18 @@
 
 use llmprof_analysis::{Analysis, EventOrigins};
 use llmprof_record::run::{RunRecord, is_graph_capture, rank_of};
-use llmprof_record::trace::Trace;
+use llmprof_record::trace::{HostKind, Trace};
 use llmprof_units::Nanos;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use crate::ViewError;
-use crate::lanes::{Lane, LaneKind, LaneSource};
+use crate::lanes::{LaneKind, LaneSource, ViewLane};
 use crate::load_lanes::{ClockShifts, load_lanes};
-use crate::names::Names;
-use crate::tile::{LEVEL_MAX, TILE_PX, TilePlace, encode_track, top_level};
-use crate::track::{EventRef, Slice, Track};
+use crate::names::EventNames;
+use crate::tile::{TILE_PX, TilePlace, encode_track, top_level};
+use crate::track::{EventRef, LaneSlice, Track};
 
 /// A tile of more slices than this is cut when the run is opened: of 10⁷ slices some sixty tiles, about a byte a slice.
 const COARSE_TILE_SLICES: usize = 150_000;
@@ -38,13 +38,13 @@ pub(crate) struct TimelineTrace {
 }
 
 /// The lanes of a run.
-pub struct Timeline {
+pub struct ViewTimeline {
     /// The first moment, on the clock of the first trace.
     pub origin: i64,
     /// From the first to the last moment, ns.
     pub span: i64,
-    pub lanes: Vec<Lane>,
-    pub(crate) names: Names,
+    pub lanes: Vec<ViewLane>,
+    pub(crate) names: EventNames,
     pub(crate) traces: Vec<TimelineTrace>,
     /// Phases with their intervals on the clock of the first trace.
     pub(crate) phases: Vec<(String, i64, i64)>,
@@ -53,9 +53,9 @@ pub struct Timeline {
     coarse_tiles: FxHashMap<(usize, TilePlace), Vec<u8>>,
 }
 
-impl Timeline {
+impl ViewTimeline {
     /// Lays out every timeline of a run; graph captures, which show no work, are left out.
-    pub fn of(record: &RunRecord, analysis: Option<&Analysis>) -> Result<Self, ViewError> {
+    pub fn from_record(record: &RunRecord, analysis: Option<&Analysis>) -> Result<Self, ViewError> {
         Self::lay_out(record, analysis, None)
     }
 
@@ -81,7 +81,7 @@ impl Timeline {
             }
         }
         let phases = analysis.map_or_else(Vec::new, phases_of);
-        let mut names = Names::default();
+        let mut names = EventNames::default();
         let (mut lanes, mut traces) = (Vec::new(), Vec::new());
         for (number, &(index, trace)) in shown.iter().enumerate() {
             let origins = EventOrigins::of(trace);
@@ -116,7 +116,9 @@ impl Timeline {
                 origins,
             });
         }
-        let clocks = ClockShifts::of(record, shown.first().map(|(_, trace)| *trace));
+        // Marks of profilers come after the lanes of all ranks.
+        lanes.sort_by_key(|lane: &ViewLane| lane.is_made_up);
+        let clocks = ClockShifts::from_record(record, shown.first().map(|(_, trace)| *trace));
         lanes.extend(load_lanes(record, clocks, &mut names));
         let spans = lanes.iter().filter_map(lane_span);
         let (origin, end) = spans
@@ -142,8 +144,7 @@ impl Timeline {
         let mut places = Vec::new();
         for (number, lane) in self.lanes.iter().enumerate() {
             let slices: usize = lane.tracks.iter().map(Track::len).sum();
-            // One level above the whole timeline can be zoomed out to.
-            for level in (0..=(top_level(self.span) + 1).min(LEVEL_MAX)).rev() {
+            for level in (0..=top_level(self.span)).rev() {
                 let tiles = self.span / (TILE_PX << level) + 1;
                 if slices < COARSE_TILE_SLICES.saturating_mul(tiles as usize) {
                     break;
@@ -171,7 +172,7 @@ impl Timeline {
 
     /// Bytes of memory that lanes take beside the traces.
     pub fn memory_bytes(&self) -> usize {
-        let lane = |lane: &Lane| {
+        let lane = |lane: &ViewLane| {
             let tracks = lane.tracks.iter().map(Track::memory_bytes);
             tracks.sum::<usize>()
                 + lane
@@ -184,6 +185,12 @@ impl Timeline {
     }
 
     pub fn lanes_json(&self) -> Value {
+        let is_host = |lane: &ViewLane| {
+            let kinds = [LaneKind::Host, LaneKind::Ranges, LaneKind::HostStacks];
+            kinds.contains(&lane.kind)
+        };
+        let mut hosts = self.lanes.iter().filter(|lane| is_host(lane));
+        let has_real_hosts = hosts.any(|lane| !lane.is_made_up);
         let lanes = self.lanes.iter().map(|lane| {
             json!({
                 "group": lane.group,
@@ -193,6 +200,7 @@ impl Timeline {
                 "tracks": lane.tracks.len(),
                 "slices": lane.tracks.iter().map(Track::len).sum::<usize>(),
                 "hidden": lane.hidden,
+                "is_folded": lane.is_made_up && has_real_hosts,
                 "unit": lane.counter.as_ref().map(|counter| counter.unit),
                 "largest": lane.counter.as_ref().map(|counter| counter.largest),
             })
@@ -200,10 +208,73 @@ impl Timeline {
         json!({
             "span_ns": self.span,
             "origin_ns": self.origin,
+            "top_level": top_level(self.span),
             "names": self.names.len(),
             "events": self.events(),
             "lanes": lanes.collect::<Vec<_>>(),
         })
+    }
+
+    /// When the host began the operator that launched the work at the start of a window, where the window begins with device work.
+    pub(crate) fn host_start(&self, record: &RunRecord, window_start: i64) -> Option<i64> {
+        let first = self.traces.first()?;
+        let trace = &record.traces[first.index].trace;
+        let begins = |starts: &[i64]| starts.iter().position(|&start| start == window_start);
+        let origins = &first.origins;
+        let origin = begins(&trace.kernels.start)
+            .map(|row| origins.of_kernel(row))
+            .or_else(|| begins(&trace.copies.start).map(|row| origins.of_copy(row)))
+            .or_else(|| begins(&trace.memsets.start).map(|row| origins.of_memset(row)))?;
+        let hosts = &trace.hosts;
+        let call = origin.call? as usize;
+        let (thread, called) = (hosts.thread[call], hosts.start[call]);
+        let around = (0..hosts.len()).filter(|&row| {
+            let end = hosts.start[row].saturating_add(hosts.duration[row]);
+            let is_operator = hosts.kind[row] == HostKind::OPERATOR && hosts.thread[row] == thread;
+            is_operator && hosts.start[row] <= called && called < end
+        });
+        let outermost = around.map(|row| hosts.start[row]).min();
+        Some(outermost.unwrap_or(called).min(window_start))
+    }
+
+    /// Start and end of the pause between two operators of one thread that is closest to a length; `None` where none is within a tenth of it.
+    pub(crate) fn find_pause(
+        &self,
+        record: &RunRecord,
+        between: (Option<&str>, Option<&str>),
+        length: i64,
+    ) -> Option<(i64, i64)> {
+        let first = self.traces.first()?;
+        let trace = &record.traces[first.index].trace;
+        let hosts = &trace.hosts;
+        let mut operators: Vec<usize> = (0..hosts.len())
+            .filter(|&row| hosts.kind[row] == HostKind::OPERATOR)
+            .collect();
+        operators.sort_by_key(|&row| (hosts.thread[row].0, hosts.start[row]));
+        let is_named = |row: usize, name: Option<&str>| {
+            name.is_none_or(|name| trace.text(hosts.name[row]) == name)
+        };
+        let mut closest: Option<(i64, i64)> = None;
+        // The operator that ended last, and when.
+        let mut ended: Option<(usize, i64)> = None;
+        for row in operators {
+            let start = hosts.start[row];
+            let end = start.saturating_add(hosts.duration[row]);
+            let last = ended.filter(|(last, _)| hosts.thread[*last] == hosts.thread[row]);
+            if let Some((before, pause)) = last.filter(|(_, pause)| *pause < start)
+                && is_named(before, between.0)
+                && is_named(row, between.1)
+            {
+                let error = |(from, to): (i64, i64)| (to - from - length).abs();
+                if closest.is_none_or(|known| error((pause, start)) < error(known)) {
+                    closest = Some((pause, start));
+                }
+            }
+            if last.is_none_or(|(_, last)| last <= end) {
+                ended = Some((row, end));
+            }
+        }
+        closest.filter(|(from, to)| (to - from - length).abs() <= length / 10)
     }
 
     pub fn names_json(&self, block: usize) -> Option<Value> {
@@ -259,8 +330,8 @@ impl Timeline {
     /// All slices of lanes that `keep` accepts, with the number of the lane.
     pub(crate) fn slices(
         &self,
-        keep: impl Fn(&Lane) -> bool,
-    ) -> impl Iterator<Item = (usize, Slice)> {
+        keep: impl Fn(&ViewLane) -> bool,
+    ) -> impl Iterator<Item = (usize, LaneSlice)> {
         let lanes = self.lanes.iter().enumerate();
         lanes
             .filter(move |(_, lane)| keep(lane))
@@ -289,7 +360,7 @@ fn may_hold(kind: LaneKind, table: u8) -> bool {
     }
 }
 
-fn lane_span(lane: &Lane) -> Option<(i64, i64)> {
+fn lane_span(lane: &ViewLane) -> Option<(i64, i64)> {
     if let Some(counter) = &lane.counter {
         return counter.span();
     }
@@ -358,4 +429,80 @@ fn launched_events(trace: &Trace, origins: &EventOrigins) -> Vec<(u32, EventRef)
         .collect();
     launched.sort_unstable_by_key(|(call, event)| (*call, event.0));
     launched
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_record::run::RecordedTrace;
+    use llmprof_record::trace::{Host, Kernel, TraceBuilder};
+
+    use super::*;
+
+    /// An operator of 100 ns launches a kernel at its end; after 50 and after 400 ns without operators another follows.
+    fn record() -> RunRecord {
+        let mut builder = TraceBuilder::default();
+        let thread = builder.thread(1, 1);
+        let [linear, slice, launch] =
+            ["aten::linear", "aten::slice", "cudaLaunchKernel"].map(|name| builder.intern(name));
+        let mut host = |start, duration, name, kind, correlation| {
+            builder.hosts.push(Host {
+                start,
+                duration,
+                name,
+                thread,
+                kind,
+                correlation,
+                ..Host::default()
+            });
+        };
+        host(1_000, 100, linear, HostKind::OPERATOR, 0);
+        host(1_080, 10, launch, HostKind::RUNTIME, 1);
+        host(1_150, 20, slice, HostKind::OPERATOR, 0);
+        host(1_200, 100, linear, HostKind::OPERATOR, 0);
+        host(1_700, 20, slice, HostKind::OPERATOR, 0);
+        builder.kernels.push(Kernel {
+            start: 1_095,
+            duration: 30,
+            name: linear,
+            correlation: 1,
+            ..Kernel::default()
+        });
+        RunRecord {
+            traces: vec![RecordedTrace {
+                pass: None,
+                trace: builder.finish(),
+            }],
+            ..RunRecord::default()
+        }
+    }
+
+    #[test]
+    fn a_window_that_begins_with_a_kernel_begins_with_the_operator_that_launched_it() {
+        let record = record();
+        let timeline = ViewTimeline::from_record(&record, None).unwrap();
+        assert_eq!(timeline.host_start(&record, 1_095), Some(1_000));
+        assert_eq!(
+            timeline.host_start(&record, 1_000),
+            None,
+            "the host's own time"
+        );
+    }
+
+    #[test]
+    fn a_pause_is_found_by_its_operators_and_its_length() {
+        let record = record();
+        let timeline = ViewTimeline::from_record(&record, None).unwrap();
+        let between = (Some("aten::linear"), Some("aten::slice"));
+        assert_eq!(
+            timeline.find_pause(&record, between, 400),
+            Some((1_300, 1_700))
+        );
+        assert_eq!(
+            timeline.find_pause(&record, between, 50),
+            Some((1_100, 1_150))
+        );
+        assert_eq!(timeline.find_pause(&record, between, 200), None);
+        let turned = (Some("aten::slice"), Some("aten::linear"));
+        assert_eq!(timeline.find_pause(&record, turned, 400), None);
+    }
 }

@@ -31,14 +31,14 @@ impl EventRef {
 
 /// One slice while a track is built, and as it is read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slice {
+pub struct LaneSlice {
     pub start: i64,
     pub end: i64,
     pub name: u32,
     pub event: EventRef,
 }
 
-impl Slice {
+impl LaneSlice {
     pub fn duration(&self) -> i64 {
         self.end - self.start
     }
@@ -54,17 +54,17 @@ pub struct Track {
     /// Time covered by all slices before each block.
     covered_before: Vec<i64>,
     /// The longest slice of each block of slices, of each block of blocks, and so on.
-    longest: Vec<Vec<Longest>>,
+    longest: Vec<Vec<LongestSlices>>,
 }
 
 /// A slice that is the longest of some. Its duration is here, since the slice itself is far away in memory.
 #[derive(Clone, Copy, Debug)]
-struct Longest {
+struct LongestSlices {
     duration: i64,
     row: u32,
 }
 
-impl Longest {
+impl LongestSlices {
     /// The longer of two; the first of equals, so that the answer does not depend on how blocks lie.
     fn or(self, other: Self) -> Self {
         let is_longer = other.duration > self.duration
@@ -75,7 +75,7 @@ impl Longest {
 
 impl Track {
     /// `slices` are sorted by start and do not overlap.
-    pub fn new(slices: impl IntoIterator<Item = Slice>) -> Self {
+    pub fn new(slices: impl IntoIterator<Item = LaneSlice>) -> Self {
         let mut track = Self::default();
         for slice in slices {
             track.push(slice);
@@ -84,7 +84,7 @@ impl Track {
         track
     }
 
-    pub(crate) fn push(&mut self, slice: Slice) {
+    pub(crate) fn push(&mut self, slice: LaneSlice) {
         debug_assert!(slice.end >= slice.start);
         debug_assert!(self.ends.last().is_none_or(|&end| end <= slice.start));
         self.starts.push(slice.start);
@@ -111,20 +111,23 @@ impl Track {
             self.covered_before.push(covered);
             let rows = block..(block + FAN_OUT).min(self.len());
             covered += rows.clone().map(|row| self.duration(row)).sum::<i64>();
-            level.extend(rows.map(|row| self.candidate(row)).reduce(Longest::or));
+            level.extend(
+                rows.map(|row| self.candidate(row))
+                    .reduce(LongestSlices::or),
+            );
         }
         while level.len() > 1 {
             let above = level
                 .chunks(FAN_OUT)
-                .filter_map(|block| block.iter().copied().reduce(Longest::or))
+                .filter_map(|block| block.iter().copied().reduce(LongestSlices::or))
                 .collect();
             self.longest.push(std::mem::replace(&mut level, above));
         }
         self.longest.push(level);
     }
 
-    fn candidate(&self, row: usize) -> Longest {
-        Longest {
+    fn candidate(&self, row: usize) -> LongestSlices {
+        LongestSlices {
             duration: self.duration(row),
             row: row as u32,
         }
@@ -142,8 +145,8 @@ impl Track {
         self.starts.is_empty()
     }
 
-    pub fn slice(&self, row: usize) -> Slice {
-        Slice {
+    pub fn slice(&self, row: usize) -> LaneSlice {
+        LaneSlice {
             start: self.starts[row],
             end: self.ends[row],
             name: self.names[row],
@@ -194,10 +197,11 @@ impl Track {
 
     /// The longest of some slices.
     pub fn longest(&self, rows: std::ops::Range<usize>) -> Option<usize> {
-        let mut best: Option<Longest> = None;
-        let mut offer = |other: Longest| best = Some(best.map_or(other, |best| best.or(other)));
+        let mut best: Option<LongestSlices> = None;
+        let mut offer =
+            |other: LongestSlices| best = Some(best.map_or(other, |best| best.or(other)));
         let (mut low, mut high) = (rows.start, rows.end);
-        let mut level: Option<&[Longest]> = None;
+        let mut level: Option<&[LongestSlices]> = None;
         let mut above = self.longest.iter();
         // Both ends are walked to the edges of blocks; what is between them is asked one level higher.
         while low < high {
@@ -223,7 +227,7 @@ impl Track {
     /// Bytes of memory that the columns and the tree take.
     pub fn memory_bytes(&self) -> usize {
         let nodes: usize = self.longest.iter().map(Vec::capacity).sum();
-        let tree = nodes * size_of::<Longest>();
+        let tree = nodes * size_of::<LongestSlices>();
         (self.starts.capacity() + self.ends.capacity() + self.covered_before.capacity()) * 8
             + (self.names.capacity() + self.events.capacity()) * 4
             + tree
@@ -241,7 +245,7 @@ mod tests {
         Track::new(lengths.iter().enumerate().map(|(row, &(gap, length))| {
             let start = time + gap;
             time = start + length;
-            Slice {
+            LaneSlice {
                 start,
                 end: time,
                 name: 0,
@@ -260,7 +264,7 @@ mod tests {
         ) {
             let track = track(&lengths);
             let to = from + length;
-            let slices: Vec<Slice> = (0..track.len()).map(|row| track.slice(row)).collect();
+            let slices: Vec<LaneSlice> = (0..track.len()).map(|row| track.slice(row)).collect();
             let covered: i64 = slices.iter().map(|slice| (slice.end.min(to) - slice.start.max(from)).max(0)).sum();
             prop_assert_eq!(track.covered(from, to), covered);
             let rows = track.begun_before(from)..track.begun_before(to);

@@ -54,7 +54,8 @@ async function show() {
   const title = PAGES.find(([key]) => key === page)[1];
   // Nothing flickers where an answer comes at once.
   const slow = setTimeout(() => { if (turn === shown) say(`Loading ${title} of ${all.runs[number]?.title ?? "the run"}…`); }, main.querySelector("#loading") ? 0 : SLOW_MS);
-  const content = await pageOf(page, number, state).catch(error => el("div", { class: "page" }, el("p", { class: "bad" }, `Cannot show ${title}: ${error.message}`))).finally(() => clearTimeout(slow));
+  const keep = values => { if (turn === shown) history.replaceState(null, "", link(page, number, values)); };
+  const content = await pageOf(page, number, state, keep).catch(error => el("div", { class: "page" }, el("p", { class: "bad" }, `Cannot show ${title}: ${error.message}`))).finally(() => clearTimeout(slow));
   if (turn !== shown) return;
   main.replaceChildren(content);
   main.scrollTop = 0;
@@ -70,52 +71,52 @@ function showFinding(item) {
   item.scrollIntoView({ block: "center" });
 }
 
-async function pageOf(page, number, state) {
+/** `keep(state)` puts what is shown into the address. */
+async function pageOf(page, number, state, keep) {
   if (page === "runs") return runsPage();
   if (page === "compare") {
     const other = Number(state.with ?? (number === 0 ? 1 : 0));
-    return comparePage(await open(number), await open(Math.min(Math.max(other || 0, 0), all.runs.length - 1)), all.runs, with_ => { location.hash = link("compare", number, { with: with_ }); });
+    const second = Math.min(Math.max(other || 0, 0), all.runs.length - 1);
+    return comparePage(await open(number), await open(second), all.runs, { state, keep: values => keep({ ...values, with: second }), change: with_ => { location.hash = link("compare", number, { with: with_ }); } });
   }
   const run = await open(number);
   const go = (other, values) => { location.hash = link(other, number, values); };
-  const keep = values => history.replaceState(null, "", link(page, number, values));
   if (page === "run") return runPage(run, go);
   if (page === "query") return queryPage(run, state, keep);
   if (page === "steps") return stepsPage(run, go);
-  if (page === "requests") return requestsPage(run);
+  if (page === "requests") return requestsPage(run, state, keep);
   if (page === "ranks") return ranksPage(run, go);
   if (page === "memory") return memoryPage(run, go);
   if (page === "flame") return flamePage(run, state, keep);
   if (!run.lanes.lanes.length) return emptyPage("Timeline", "This run has no trace, requests or telemetry to draw over time.");
-  const timeline = new Timeline(run, { moved: now => {
-    const hash = link("timeline", number, now);
-    if (address().page === "timeline" && location.hash !== hash) history.replaceState(null, "", hash);
-  } });
-  if (Object.keys(state).some(key => key !== "run")) timeline.restore(state);
-  if (state.q && !state.s) timeline.listFound();
+  const timeline = new Timeline(run, { moved: keep });
+  timeline.restore(state);
   return timeline.root;
 }
 
 function runsPage() {
   const picked = new Set();
   const compare = el("button", { type: "button", disabled: true, click: () => { const [first, second] = [...picked].sort((a, b) => a - b); location.hash = link("compare", first, { with: second }); } }, "Compare the two");
-  const pick = row => el("input", { type: "checkbox", "aria-label": `pick ${row.title}`, change: event => {
+  const pick = row => el("input", { type: "checkbox", checked: picked.has(row.number), "aria-label": `pick ${row.title}`, change: event => {
     if (event.target.checked) picked.add(row.number); else picked.delete(row.number);
     compare.disabled = picked.size !== 2;
   } });
   return el("div", { class: "page" }, el("h1", {}, "Runs"), all.runs.length > 1 ? el("p", {}, "Pick two runs and ", compare, ".") : null, table([
     { head: "Run", value: row => row.title, text: row => row.title },
+    // Second, so that a narrow screen shows it.
+    ...(all.runs.length > 1 ? [{ head: "Pick", value: row => row.number, text: () => "", cell: pick }] : []),
     { head: "Name", value: row => row.name, text: row => row.name },
     { head: "Device", value: row => row.device, text: row => row.device ?? "–" },
-    { head: "Events", number: true, value: row => row.events, text: row => count(row.events) },
-    { head: "Time", number: true, value: row => row.span_ns, text: row => time(row.span_ns) },
-    ...(all.runs.length > 1 ? [{ head: "Pick", value: row => row.number, text: () => "", cell: pick }] : []),
-  ], all.runs.map((run, number) => ({ ...run, number })), { noun: "runs", choose: row => { location.hash = link("run", row.number); } }));
+    ...(all.runs.some(run => run.notes) ? [{ head: "Notes", value: row => row.notes, text: row => row.notes ?? "", cell: row => row.notes?.split("\n")[0] ?? "", title: row => row.notes }] : []),
+    { head: "Events", number: true, value: row => row.events, text: row => row.events ? count(row.events) : "–" },
+    { head: "Time", number: true, value: row => row.span_ns, text: row => row.events ? time(row.span_ns) : "–" },
+  ], all.runs.map((run, number) => ({ ...run, number })), { noun: "runs", hasFilter: all.runs.length > 1, choose: row => { location.hash = link("run", row.number); } }));
 }
 
 function theme() {
   const kept = localStorage.getItem("llmprof-theme");
   document.documentElement.dataset.theme = kept ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  forgetColours();
 }
 
 /** Canvases have the colours that they were drawn with. */
@@ -127,7 +128,6 @@ function redraw() {
 document.getElementById("theme").addEventListener("click", () => {
   localStorage.setItem("llmprof-theme", document.documentElement.dataset.theme === "dark" ? "light" : "dark");
   theme();
-  forgetColours();
   redraw();
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { theme(); redraw(); });

@@ -1,12 +1,15 @@
 // Answers of the server, and what is said while one is awaited.
 
 const NAMES_PER_BLOCK = 1024;
+/** Tiles of a lane in one file of an archive, as archive.rs writes them: their lengths, then the tiles. */
+const TILES_PER_PACK = 64;
+const PACKS_KEPT = 64;
 /** After this a person wants to know that something happens. */
 export const SLOW_MS = 100;
 
 /** What the server does meanwhile, by the part of a path that names it. */
 const WORK = {
-  runs: "loading the list of runs", lanes: "laying out the timeline", run: "composing the page of the run", tile: "loading the timeline", names: "loading names", plot: "loading charts", trace: "writing the Perfetto trace",
+  runs: "loading the list of runs", compare: "comparing the runs", lanes: "laying out the timeline", run: "composing the page of the run", tile: "loading the timeline", names: "loading names", plot: "loading charts", trace: "writing the Perfetto trace",
   event: "loading the event", instances: "collecting events of this name", totals: "summing the selection", search: "searching", find: "searching", query: "running the query",
   steps: "collecting steps", requests: "collecting requests", ranks: "comparing ranks", memory: "summing allocations", flame: "collecting host stacks",
 };
@@ -21,9 +24,10 @@ function workOf(path) {
   return WORK[head] ?? "loading";
 }
 
-async function ask(path, read, mayMiss = false) {
+/** Of what nobody waits for (`isAhead`) nothing is said. */
+async function ask(path, read, isAhead = false) {
   waiting += 1;
-  const timer = setTimeout(() => status(`${workOf(path)}…`), SLOW_MS);
+  const timer = isAhead ? null : setTimeout(() => status(`${workOf(path)}…`), SLOW_MS);
   try {
     const answer = await fetch(path, { cache: "no-store" });
     if (!answer.ok) throw new Error(`${path.split("?")[0]}: ${answer.status}`);
@@ -31,7 +35,6 @@ async function ask(path, read, mayMiss = false) {
     failed = false;
     return value;
   } catch (error) {
-    if (mayMiss) throw error;
     failed = true;
     status(error instanceof TypeError ? "llmprof view does not answer; is it still running?" : `cannot read ${error.message}`);
     throw error;
@@ -45,7 +48,7 @@ let failed = false;
 
 export const json = path => ask(path, answer => answer.json());
 const text = path => ask(path, answer => answer.text());
-export const binary = (path, mayMiss) => ask(path, answer => answer.arrayBuffer(), mayMiss);
+const binary = (path, isAhead) => ask(path, answer => answer.arrayBuffer(), isAhead);
 
 /** One run of the server. */
 export class Run {
@@ -54,6 +57,7 @@ export class Run {
     this.base = `r/${number}/`;
     this.labels = new Map();
     this.blocks = new Map();
+    this.packs = new Map();
   }
 
   static async open(number) {
@@ -74,7 +78,24 @@ export class Run {
   }
 
   /** Whether this is a folder of files: nothing is computed. */
-  get isArchive() { return this.lanes.top_level !== undefined; }
+  get isArchive() { return !!this.lanes.is_archive; }
+
+  /** A tile as bytes. An archive has those of a lane in the order of its list, the widest first, several in a file. */
+  async tile(lane, level, x, isAhead) {
+    if (!this.isArchive) return binary(`${this.base}tile/${lane}/${level}/${x}`, isAhead);
+    const { tiles } = this.lanes.lanes[lane];
+    let place = placeWithin(tiles[level], x);
+    for (let above = level + 1; above <= this.lanes.top_level; above += 1) place += countWithin(tiles[above]);
+    const path = `${this.base}tile/${lane}/${Math.floor(place / TILES_PER_PACK)}`;
+    if (!this.packs.has(path)) {
+      if (this.packs.size >= PACKS_KEPT) this.packs.delete(this.packs.keys().next().value);
+      this.packs.set(path, binary(path, isAhead).catch(error => { this.packs.delete(path); throw error; }));
+    }
+    const pack = await this.packs.get(path);
+    const lengths = new Uint32Array(pack, 0, TILES_PER_PACK);
+    const start = lengths.slice(0, place % TILES_PER_PACK).reduce((sum, length) => sum + length, lengths.byteLength);
+    return pack.slice(start, start + lengths[place % TILES_PER_PACK]);
+  }
 
   /** Facts of an event. An archive has them in blocks of one table. */
   async event(trace, event) {
@@ -103,4 +124,19 @@ export class Run {
     const words = Object.entries(values).filter(([, value]) => value !== null && value !== undefined);
     return this.json(`${path}?${new URLSearchParams(words)}`);
   }
+}
+
+/** How many numbers intervals have, first and last of each in one list. */
+function countWithin(bounds = []) {
+  let sum = 0;
+  for (let at = 0; at < bounds.length; at += 2) sum += bounds[at + 1] - bounds[at] + 1;
+  return sum;
+}
+
+/** The place of a number among those of intervals that hold it, first and last of each in one list. */
+function placeWithin(bounds, number) {
+  let before = 0;
+  let at = 0;
+  for (; bounds[at + 1] < number; at += 2) before += bounds[at + 1] - bounds[at] + 1;
+  return before + number - bounds[at];
 }

@@ -11,7 +11,7 @@ export async function flamePage(run, state, keep) {
   const page = await run.json("flame.json");
   if (page.why) return emptyPage("Host stacks", page.why);
   let kind = state.of === "idle" ? "idle" : "whole";
-  let path = [];
+  let path = (state.path ?? "").split(".").filter(Boolean).map(Number);
   const sum = el("p");
   const trail = el("p");
   const search = el("input", { class: "filter", type: "search", placeholder: "mark frames", "aria-label": "mark frames whose name contains", value: state.q ?? "", input: () => refresh() });
@@ -57,7 +57,7 @@ export async function flamePage(run, state, keep) {
     choices.forEach(button => button.setAttribute("aria-pressed", String(button.kind === kind)));
     sum.textContent = tree().total_ns > 0 ? `${time(tree().total_ns)} of ${page.is_sampled ? "samples" : "recorded Python functions"} of threads that call the GPU.` : "No GPU was idle while a stack was recorded.";
     trail.replaceChildren(...(path.length ? [el("button", { type: "button", click: () => { path = []; refresh(); } }, "show all"), " ", path.map(name => tree().names[name]).join(" › ")] : []));
-    keep({ ...(kind === "idle" ? { of: "idle" } : {}), ...(search.value ? { q: search.value } : {}) });
+    keep({ ...(kind === "idle" ? { of: "idle" } : {}), ...(path.length ? { path: path.join(".") } : {}), ...(search.value ? { q: search.value } : {}) });
     picture.draw();
   }
   refresh();

@@ -29,6 +29,12 @@ export function bytes(value) {
   return `${trim(value, 2)} ${units[unit]}`;
 }
 
+/** Smallest and largest with the percentiles between them; those that need more values than there are are left out. */
+export function spread(values) {
+  const parts = ["min", "p50", "p90", "p99", "max"].map(name => [name, values[`${name}_ns`]]);
+  return parts.filter(([, value]) => value !== null).map(([name, value]) => `${name} ${time(value)}`).join(", ");
+}
+
 /** A value of a counter with its unit. */
 export function amount(value, unit) {
   if (unit === "bytes") return bytes(value);

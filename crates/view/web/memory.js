@@ -16,27 +16,32 @@ export async function memoryPage(run, go) {
 }
 
 function chartPart(chart, go) {
-  const sites = chart.sites.map((site, place) => ({ name: site.site ?? BEFORE, bytes: site.bytes, peak: Math.max(...site.bytes), place }));
-  const totals = chart.time_ns.map((_, at) => sites.reduce((sum, site) => sum + site.bytes[at], 0));
+  const all = chart.sites.map((site, place) => ({ name: site.site ?? BEFORE, bytes: site.bytes, peak: Math.max(...site.bytes), place }));
+  const sum = (sites, at) => sites.reduce((total, site) => total + site.bytes[at], 0);
+  const totals = chart.time_ns.map((_, at) => sum(all, at));
   const peakAt = totals.reduce((best, value, at) => value > totals[best] ? at : best, 0);
+  const held = all.find(site => site.name === BEFORE);
+  // What is there all the time and most of it leaves a thin line of what changes.
+  let sites = held && held.bytes[peakAt] > totals[peakAt] / 2 ? all.filter(site => site !== held) : all;
   const opens = at => chart.is_on_timeline ? () => { const span = (chart.time_ns.at(-1) - chart.time_ns[0]) / 20 + 1; go("timeline", { t: `${Math.round(chart.time_ns[at] - span / 2)},${Math.round(span)}` }); } : null;
-  const picture = new Picture(`Memory of ${chart.title} over time by site; peak ${bytes(totals[peakAt])}.`, width => ({ height: HEIGHT + 22, ...areas(chart, sites, totals, peakAt, width, opens) }));
+  const picture = new Picture(`Memory of ${chart.title} over time by site; peak ${bytes(totals[peakAt])}.`, width => ({ height: HEIGHT + 22, ...areas(chart, sites, chart.time_ns.map((_, at) => sum(sites, at)), width, opens) }));
+  const choice = held ? el("p", {}, el("label", {}, el("input", { type: "checkbox", checked: sites === all, change: event => { sites = event.target.checked ? all : all.filter(site => site !== held); picture.draw(); } }), ` with the ${bytes(held.bytes[0])} held before the recording`)) : null;
   return el("section", {}, el("h2", {}, chart.title), el("p", { class: "soft" }, chart.source),
-    el("p", {}, `Peak ${bytes(totals[peakAt])} at ${time(chart.time_ns[peakAt])}; at the end ${bytes(totals.at(-1))}.`), picture.root,
+    el("p", {}, `Peak ${bytes(totals[peakAt])} at ${time(chart.time_ns[peakAt])}; at the end ${bytes(totals.at(-1))}.`), choice, picture.root,
     table([
       { head: "Site", value: row => row.name, text: row => row.name },
       { head: "At the peak", number: true, value: row => row.bytes[peakAt], text: row => bytes(row.bytes[peakAt]) },
       { head: "Of the peak", number: true, value: row => row.bytes[peakAt], text: row => totals[peakAt] > 0 ? `${(100 * row.bytes[peakAt] / totals[peakAt]).toFixed(1)} %` : "–" },
       { head: "Highest", number: true, value: row => row.peak, text: row => bytes(row.peak) },
       { head: "At the end", number: true, value: row => row.bytes.at(-1), text: row => bytes(row.bytes.at(-1)) },
-    ], sites, { noun: "sites", sort: 1 }));
+    ], all, { noun: "sites", sort: 1 }));
 }
 
 /** Columns of a few pixels, each at the moment in it with the most memory; the sites of a moment are on top of each other. */
-function areas(chart, sites, totals, peakAt, width, opens) {
+function areas(chart, sites, totals, width, opens) {
   const room = Math.max(width - LEFT - 4, 1);
   const [first, last] = [chart.time_ns[0], chart.time_ns.at(-1)];
-  const most = totals[peakAt] || 1;
+  const most = totals.reduce((most, value) => Math.max(most, value), 0) || 1;
   const columnPx = 3;
   const slots = Math.max(1, Math.floor(room / columnPx));
   const moment = new Array(slots).fill(-1);

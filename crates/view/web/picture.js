@@ -47,13 +47,14 @@ export class Picture {
       if (mark.label && mark.w > 24) {
         const room = Math.floor((mark.w - 6) / 5.8);
         context.fillStyle = "#10151b";
-        context.fillText(mark.label.length > room ? `${mark.label.slice(0, Math.max(room - 1, 1))}…` : mark.label, mark.x + 3, mark.y + mark.h / 2);
+        context.fillText(mark.label.length > room ? `${mark.label.slice(0, Math.max(room - 1, 1))}…` : mark.label, mark.x + 3, mark.y + mark.h / 2, mark.w - 4);
       }
     }
     context.fillStyle = style.getPropertyValue("--soft");
     for (const text of texts) {
       context.textAlign = text.align ?? "left";
-      context.fillText(text.text, text.x, text.y);
+      // Labels of an axis end at it; a long one is set narrower.
+      context.fillText(text.text, text.x, text.y, text.align === "right" ? text.x : undefined);
     }
     context.textAlign = "left";
     const chosen = marks[this.chosen];

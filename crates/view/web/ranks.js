@@ -12,10 +12,11 @@ const HEIGHT_MAX = 640;
 export async function ranksPage(run, go) {
   const page = await run.json("ranks.json");
   if (page.why) return emptyPage("Ranks", page.why);
-  const steps = page.has_marked_steps ? "steps" : "the whole recording as one step, since nothing marks steps";
+  const all = page.steps.length;
+  const steps = page.has_marked_steps ? `${count(all)} ${all === 1 ? "step" : "steps"}` : "the whole recording as one step, since nothing marks steps";
   const picture = new Picture(`Own time of ${count(page.ranks.length)} ranks in ${count(page.steps.length)} steps, relative to the median rank of the step.`, width => cells(page, width, go));
   return el("div", { class: "page" }, el("h1", {}, "Ranks × steps"),
-    el("p", {}, `Own time is the time of a step without waiting for other ranks in collectives. ${count(page.ranks.length)} ranks, ${page.steps.length > 1 ? `${count(page.steps.length)} ` : ""}${steps}.`),
+    el("p", {}, `Own time is the time of a step without waiting for other ranks in collectives. ${count(page.ranks.length)} ranks, ${steps}.`),
     el("p", { class: "soft" }, "Blue: at most 1 % longer than the median rank of the step, or shorter; orange: longer, deepest at 50 % and more."),
     picture.root, el("h2", {}, "Ranks"), rankTable(page));
 }

@@ -7,15 +7,19 @@ import { table } from "./table.js";
 export async function runPage(run, go) {
   const page = await run.page();
   if (!page.findings) {
-    return el("div", { class: "page" }, el("h1", {}, page.title), el("p", {}, "This run has no analysis. ", el("a", { href: "#timeline" }, "Timeline")));
+    return el("div", { class: "page" }, el("h1", {}, page.title), notes(page), el("p", {}, "This run has no analysis. ", el("button", { type: "button", click: () => go("timeline", {}) }, "Timeline")));
   }
   // Steps of decode are phases of their own on the timeline.
   const phase = name => page.phases.find(one => one.name === name || one.name === `${name}_step`);
-  const toPhase = found => { const margin = found.duration_ns * 0.02; go("timeline", { t: `${Math.round(found.start_ns - margin)},${Math.round(found.duration_ns + 2 * margin)}` }); };
+  const windowOf = (start, duration) => { const margin = duration * 0.02; return `${Math.round(start - margin)},${Math.round(duration + 2 * margin)}`; };
+  // With the work of the host before the phase's first kernel.
+  const toPhase = found => { const start = found.host_start_ns ?? found.start_ns; go("timeline", { t: windowOf(start, found.start_ns + found.duration_ns - start) }); };
+  const toPause = ({ start_ns, duration_ns }) => go("timeline", { t: windowOf(start_ns - duration_ns, 3 * duration_ns), a: `${start_ns},${start_ns + duration_ns}` });
   const links = finding => finding.links.map(link => {
     const found = link.phase && phase(link.phase);
     if (found) return [el("button", { type: "button", click: () => toPhase(found) }, link.label), " "];
-    if (link.event) return [el("button", { type: "button", click: () => go("timeline", { q: link.event }) }, link.label), " "];
+    if (link.pause) return [el("button", { type: "button", click: () => toPause(link.pause) }, link.label), " "];
+    if (link.event) return [el("button", { type: "button", click: () => go("timeline", { q: link.event, longest: "1" }) }, link.label), " "];
     return link.section && page.sections.some(section => section.key === link.section)
       ? [el("button", { type: "button", click: () => document.getElementById(`section-${link.section}`)?.scrollIntoView() }, link.label), " "] : null;
   });
@@ -23,7 +27,7 @@ export async function runPage(run, go) {
     finding.evidence.length ? el("details", {}, el("summary", {}, "Evidence"), el("ul", {}, finding.evidence.map(text => el("li", {}, prose(text))))) : null, el("div", {}, links(finding))));
   const select = name => go("timeline", { q: name });
   return el("div", { class: "page" },
-    el("h1", {}, page.title), el("p", { class: "soft" }, prose(page.subtitle)),
+    el("h1", {}, page.title), el("p", { class: "soft" }, prose(page.subtitle)), notes(page),
     page.caveats.map(text => el("p", { class: "bad" }, prose(text))),
     page.warnings.map(text => el("p", { class: "bad" }, prose(text))),
     page.summary.map(text => el("p", {}, prose(text))),
@@ -35,6 +39,9 @@ export async function runPage(run, go) {
     page.operators.length ? [el("h2", {}, "Operators"), operators(page.operators, select)] : null,
     page.sections.map(section => sectionOf(run, section, select)));
 }
+
+/** What people wrote about the run, line for line. */
+const notes = page => page.notes ? el("section", { class: "notes", "aria-label": "Notes" }, prose(page.notes)) : null;
 
 function phases(page, toPhase) {
   const slow = page.phases.length > 8 ? { noun: "phases", sort: null } : { noun: "phases" };
@@ -76,11 +83,20 @@ function chart(run, name, label) {
     const [, before, rules, after] = text.match(/^([^]*?)<style>([^]*?)<\/style>([^]*)$/) ?? [null, text, "", ""];
     const drawing = new DOMParser().parseFromString(before + after, "image/svg+xml").documentElement;
     const sheet = new CSSStyleSheet();
-    sheet.replaceSync(`${rules} svg { max-width: 100%; height: auto; display: block; }`);
+    sheet.replaceSync(`${rules} svg { max-width: max(100%, 800px); height: auto; display: block; }`);
     shadow.adoptedStyleSheets = [sheet];
     shadow.append(document.importNode(drawing, true));
   });
   return place;
+}
+
+/** A table of the report; `select(name)` finds a name on the timeline. */
+export function reportTable({ columns, rows, noun }, select = null) {
+  const shown = columns.map(([head, isNumber], place) => ({
+    head, number: isNumber, value: row => row.cells[place]?.value ?? (row.cells[place]?.text || null), text: row => row.cells[place]?.text ?? "", title: row => row.cells[place]?.full,
+  }));
+  const isNamed = select && rows.some(row => typeof row.cells[0]?.name === "number");
+  return table(shown, rows, { noun: noun || "rows", choose: isNamed ? row => select(row.cells[0].text) : null });
 }
 
 function sectionOf(run, section, select) {
@@ -89,13 +105,7 @@ function sectionOf(run, section, select) {
     if (block.text) return el("p", {}, prose(block.text));
     if (block.list) return el("ul", {}, block.list.map(text => el("li", {}, prose(text))));
     if (block.chart) return chart(run, block.chart, `${section.title}: ${block.chart.replaceAll("_", " ")}`);
-    if (block.table) {
-      const columns = block.table.columns.map(([head, isNumber], place) => ({
-        head, number: isNumber, value: row => row.cells[place]?.value ?? (row.cells[place]?.text || null), text: row => row.cells[place]?.text ?? "", title: row => row.cells[place]?.full,
-      }));
-      const isNamed = block.table.rows.some(row => typeof row.cells[0]?.name === "number");
-      return table(columns, block.table.rows, { noun: block.table.noun || "rows", choose: isNamed ? row => select(row.cells[0].text) : null });
-    }
+    if (block.table) return reportTable(block.table, select);
     return null;
   });
   return el("section", { id: `section-${section.key}` }, section.title ? el("h2", {}, section.title) : null, blocks);

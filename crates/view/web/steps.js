@@ -1,11 +1,11 @@
 // How long each step took, in order.
 
-import { el, time, count } from "./format.js";
+import { el, time, count, spread } from "./format.js";
 import { table } from "./table.js";
 import { Picture, hue, emptyPage } from "./picture.js";
 
 const HEIGHT = 180;
-const LEFT = 64;
+const LEFT = 88;
 const SLOWEST_LISTED = 20;
 
 /** `go(page, state)` opens another page of the same run. */
@@ -20,18 +20,18 @@ export async function stepsPage(run, go) {
 
 function seriesPart(series, toTimeline) {
   const opens = step => step[1] === null ? null : () => toTimeline(step);
-  const label = `Duration of ${count(series.count)} steps of ${series.name} in order; median ${time(series.p50_ns)}, longest ${time(series.max_ns)}.`;
+  const label = `Duration of ${count(series.count)} steps of ${series.name} in order; ${series.p50_ns === null ? "" : `median ${time(series.p50_ns)}, `}longest ${time(series.max_ns)}.`;
   const picture = new Picture(label, width => ({ height: HEIGHT + 18, ...bars(series, width, opens) }));
   const slowest = [...series.steps].sort((a, b) => b[2] - a[2]).slice(0, SLOWEST_LISTED);
   return el("section", {}, el("h2", {}, series.name),
     el("p", { class: "soft" }, `From ${series.source}.`),
-    el("p", {}, `${count(series.count)} steps: min ${time(series.min_ns)}, p50 ${time(series.p50_ns)}, p90 ${time(series.p90_ns)}, p99 ${time(series.p99_ns)}, max ${time(series.max_ns)}`),
+    el("p", {}, `${count(series.count)} steps: ${spread(series)}`),
     picture.root,
     el("details", {}, el("summary", {}, `The ${count(slowest.length)} longest`), table([
       { head: "Step", value: step => step[0], text: step => count(step[0]) },
       { head: "Start", number: true, value: step => step[1], text: step => time(step[1]) },
       { head: "Duration", number: true, value: step => step[2], text: step => time(step[2]) },
-      { head: "Of the median", number: true, value: step => step[2], text: step => series.p50_ns > 0 ? `${(step[2] / series.p50_ns).toFixed(2)}×` : "–" },
+      ...(series.p50_ns > 0 ? [{ head: "Of the median", number: true, value: step => step[2], text: step => `${(step[2] / series.p50_ns).toFixed(2)}×` }] : []),
     ], slowest, { noun: "steps", choose: slowest.every(step => step[1] !== null) ? toTimeline : null })));
 }
 
@@ -48,10 +48,10 @@ function bars(series, width, opens) {
     const height = HEIGHT * longest[2] / (series.max_ns || 1);
     const shared = perBar * series.group > 1 ? `, the longest of ${count(steps.length * series.group)}` : "";
     marks.push({ x: LEFT + slot * barWidth, y: HEIGHT - height + 8, w: Math.max(barWidth - (barWidth > 4 ? 1 : 0), 1), h: height,
-      fill: longest[2] > 1.5 * series.p50_ns ? hue(28, 4, 75) : hue(212), text: `step ${count(longest[0])}: ${time(longest[2])}${shared}`, act: opens(longest) });
+      fill: series.p50_ns !== null && longest[2] > 1.5 * series.p50_ns ? hue(28, 4, 75) : hue(212), text: `step ${count(longest[0])}: ${time(longest[2])}${shared}`, act: opens(longest) });
   }
   const y = ns => HEIGHT - HEIGHT * ns / (series.max_ns || 1) + 8;
   const texts = [{ x: LEFT - 6, y: y(series.max_ns), text: time(series.max_ns), align: "right" }, { x: LEFT, y: HEIGHT + 14, text: "0" }, { x: width - 4, y: HEIGHT + 14, text: count(series.count - 1), align: "right" }];
-  if (y(series.p50_ns) - y(series.max_ns) > 12) texts.push({ x: LEFT - 6, y: y(series.p50_ns), text: `p50 ${time(series.p50_ns)}`, align: "right" });
+  if (series.p50_ns !== null && y(series.p50_ns) - y(series.max_ns) > 12) texts.push({ x: LEFT - 6, y: y(series.p50_ns), text: `p50 ${time(series.p50_ns)}`, align: "right" });
   return { marks, texts };
 }

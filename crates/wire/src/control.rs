@@ -14,22 +14,22 @@ pub enum Report {
         /// The name of the file within the directory.
         file: String,
     },
-    /// CUPTI is in use.
+    /// CUPTI is in use, in the version that `cuptiGetVersion` returned.
     Attached { cupti: u32 },
-    /// CUPTI cannot be used.
+    /// CUPTI cannot be used in this process, and it records nothing.
     Refused { why: String },
     /// Recording went on or off.
     Capture { on: bool },
-    /// The answer to [`Order::Flush`].
+    /// Everything recorded before [`Order::Flush`] is in the file.
     Flushed {
         /// The number of that order.
         number: u32,
     },
     /// Records were dropped, and the file may not say so.
     Dropped {
-        /// How many in all.
+        /// Number of dropped records since the process started.
         count: u64,
-        /// Why, the last time.
+        /// Reason of the latest drop, for people.
         why: String,
     },
     /// The file has all the bytes that it may have: recording is over.
@@ -41,7 +41,6 @@ pub enum Report {
 /// What the profiler tells a watched process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Record from now on.
     Start,
     Stop,
     /// Write what there is, then answer with this number.

@@ -1,20 +1,21 @@
 //! Reading records, as far as they go.
 
 use crate::header::{HEADER_BYTES, Header, HeaderError};
-use crate::record::{Field, LONGEST_RECORD, PREFIX, Record};
+use crate::record::{Field, PREFIX, RECORD_MAX_BYTES, Record};
 
 /// How the records of a file end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// After a whole record.
     Whole,
     /// Inside a record, as a file does whose writer was killed or had no more space.
     Cut {
         /// Where the record begins that is not whole.
         at: usize,
     },
-    /// At bytes that are no record.
-    Damaged { at: usize },
+    /// At bytes that are not a record.
+    Damaged {
+        at: usize,
+    },
 }
 
 /// The records of a file, in order. It ends at the first that is not whole.
@@ -79,7 +80,7 @@ impl<'a> Iterator for Reader<'a> {
             return self.stop(End::Cut { at });
         };
         let length = length as usize;
-        if !(PREFIX..=LONGEST_RECORD).contains(&length) || zero != 0 {
+        if !(PREFIX..=RECORD_MAX_BYTES).contains(&length) || zero != 0 {
             return self.stop(End::Damaged { at });
         }
         let Some(payload) = rest.get(PREFIX..length) else {

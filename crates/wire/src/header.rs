@@ -24,12 +24,11 @@ pub struct Header {
     pub unix_offset: i64,
 }
 
-/// Why bytes are no header.
+/// Why the bytes of a file are not a header of this format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderError {
     /// They do not begin with [`MAGIC`].
     Foreign,
-    /// There are too few.
     Short,
     /// They are of another version.
     Version(u32),
@@ -40,9 +39,9 @@ impl fmt::Display for HeaderError {
         match self {
             Self::Foreign => f.write_str("it does not begin with `LLMPWIRE`"),
             Self::Short => f.write_str("it ends inside its header"),
-            Self::Version(found) => write!(
+            Self::Version(version) => write!(
                 f,
-                "it has version {found} of the format, and this program reads version {VERSION}"
+                "it has version {version} of the format, and this program reads version {VERSION}"
             ),
         }
     }
@@ -51,7 +50,6 @@ impl fmt::Display for HeaderError {
 impl std::error::Error for HeaderError {}
 
 impl Header {
-    /// The header as bytes.
     pub fn bytes(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -85,7 +83,7 @@ impl Header {
                 time: large(24),
                 unix_offset: large(32),
             }),
-            found => Err(HeaderError::Version(found)),
+            version => Err(HeaderError::Version(version)),
         }
     }
 }

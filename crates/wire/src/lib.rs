@@ -15,8 +15,8 @@ pub use header::{HEADER_BYTES, Header, HeaderError, MAGIC, VERSION};
 pub use options::Options;
 pub use record::{
     Attached, Attachment, Call, Capture, Checkpoint, Copy, Cost, Device, Domain, Ended, GraphNode,
-    HostSample, Kept, Kernel, LONGEST_TEXT, Loss, Mark, Memset, Overhead, Pop, Push, RangeEnd,
-    RangeStart, Record, Refused, Sampler, StackFrame, Sync, Text, ThreadName,
+    HostSample, Kept, Kernel, Loss, Mark, Memset, Overhead, Pop, Push, RangeEnd, RangeStart,
+    Record, Refused, Sampler, StackFrame, Sync, TEXT_MAX_BYTES, Text, ThreadName,
 };
 
 /// How the name of a wire file ends.

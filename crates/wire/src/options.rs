@@ -6,7 +6,7 @@ use std::fmt;
 pub const DIRECTORY: &str = "LLMPROF_WIRE_DIR";
 /// The path of the control channel's socket.
 pub const CONTROL: &str = "LLMPROF_CONTROL";
-/// The text of [`Options`].
+/// The capture options, written as [`Options`] are displayed.
 pub const CAPTURE: &str = "LLMPROF_CAPTURE";
 /// The name of the range inside which alone is recorded.
 pub const RANGE: &str = "LLMPROF_NVTX_RANGE";

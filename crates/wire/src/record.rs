@@ -2,12 +2,14 @@
 //!
 //! A record is its whole length (u32), its kind (u16), two bytes of zero, its fields in the order in which they stand
 //! here, little-endian and without gaps, and for some kinds a text up to its end.
+//!
+//! Times and durations are in ns, times on the clock of the [`Header`](crate::Header); sizes are in bytes.
 
 /// Texts are cut to this many bytes when they are written.
-pub const LONGEST_TEXT: usize = 60_000;
+pub const TEXT_MAX_BYTES: usize = 60_000;
 
 /// No record is longer; a greater length is damage.
-pub(crate) const LONGEST_RECORD: usize = 1 << 20;
+pub(crate) const RECORD_MAX_BYTES: usize = 1 << 20;
 
 /// Length, kind and two bytes of zero.
 pub(crate) const PREFIX: usize = 8;
@@ -98,11 +100,11 @@ macro_rules! records {
                 /// The number of this kind of record.
                 pub const KIND: u16 = $tkind;
 
-                /// Writes it to the end of `out`, its text cut to [`LONGEST_TEXT`].
+                /// Writes it to the end of `out`, its text cut to [`TEXT_MAX_BYTES`].
                 pub fn put(&self, out: &mut Vec<u8>) {
                     framed(out, $tkind, |out| {
                         $( self.$tfield.put(out); )*
-                        out.extend_from_slice(&self.text[..self.text.len().min(LONGEST_TEXT)]);
+                        out.extend_from_slice(&self.text[..self.text.len().min(TEXT_MAX_BYTES)]);
                     });
                 }
             }
@@ -146,9 +148,7 @@ macro_rules! records {
 records! {
     numbers {
         Kernel = 5 {
-            /// When it began, ns.
             start: i64,
-            /// When it ended, ns.
             end: i64,
             /// The node of a graph that it came from; 0 outside of graphs.
             graph_node: u64,
@@ -171,13 +171,10 @@ records! {
         }
         /// A copy by a device.
         Copy = 6 {
-            /// When it began, ns.
             start: i64,
-            /// When it ended, ns.
             end: i64,
             /// The node of a graph that it came from; 0 outside of graphs.
             graph_node: u64,
-            /// Bytes.
             bytes: u64,
             device: u32,
             context: u32,
@@ -195,13 +192,10 @@ records! {
         }
         /// A memory fill by a device.
         Memset = 7 {
-            /// When it began, ns.
             start: i64,
-            /// When it ended, ns.
             end: i64,
             /// The node of a graph that it came from; 0 outside of graphs.
             graph_node: u64,
-            /// Bytes.
             bytes: u64,
             device: u32,
             context: u32,
@@ -210,27 +204,23 @@ records! {
             correlation: u32,
             /// The graph; 0 outside of graphs.
             graph: u32,
-            /// `CUpti_ActivityMemoryKind`.
+            /// `CUpti_ActivityMemoryKind` of the memory that was filled.
             target: u8,
         }
         Sync = 8 {
-            /// When it began, ns.
             start: i64,
-            /// When it ended, ns.
             end: i64,
             context: u32,
             /// The stream; `u32::MAX` where the whole context is meant.
             stream: u32,
             /// The id that the call carries which waited.
             correlation: u32,
-            /// `CUpti_ActivitySynchronizationType`.
+            /// `CUpti_ActivitySynchronizationType`: on an event, a stream or the context.
             kind: u32,
         }
         /// A call of the CUDA API.
         Call = 9 {
-            /// When it began, ns.
             start: i64,
-            /// When it returned, ns.
             end: i64,
             /// Its name, by the number of a [`Text`].
             name: u32,
@@ -244,18 +234,15 @@ records! {
         }
         /// Time that CUPTI or the driver spent on being watched.
         Overhead = 10 {
-            /// When it began, ns.
             start: i64,
-            /// When it ended, ns.
             end: i64,
-            /// `CUpti_ActivityOverheadKind`.
+            /// `CUpti_ActivityOverheadKind`: compiler, buffer flush, instrumentation or resources.
             kind: u32,
             /// The thread; 0 where it is not of one.
             thread: u32,
         }
         /// The innermost range of a domain on a thread ends.
         Pop = 13 {
-            /// When, ns.
             time: i64,
             thread: u32,
             /// The number of a [`Domain`]; 0 is the default one.
@@ -263,14 +250,12 @@ records! {
         }
         /// A range that was started by [`RangeStart`] ends.
         RangeEnd = 15 {
-            /// When, ns.
             time: i64,
             range: u64,
             thread: u32,
         }
         /// Recording goes on or off.
         Capture = 20 {
-            /// When, ns.
             time: i64,
             /// 1: from now on device activities are recorded; 0: no more.
             on: u8,
@@ -280,10 +265,9 @@ records! {
         }
         /// Everything that had ended by then is in the file.
         Checkpoint = 23 {
-            /// When, ns.
             time: i64,
         }
-        /// The library's own work.
+        /// What the injected library itself cost the process.
         Cost = 25 {
             /// Records from CUPTI that were read.
             records: u64,
@@ -300,7 +284,6 @@ records! {
         }
         /// CUPTI was taken out of the process while nothing is recorded, or put back for the next slice.
         Attachment = 26 {
-            /// When, ns.
             time: i64,
             /// How long that took, ns.
             took: u64,
@@ -309,12 +292,11 @@ records! {
         }
         /// The first record of a file that llmprof itself writes: samples of the host threads of a process, taken from outside.
         Sampler = 28 {
-            /// When sampling began, ns.
             time: i64,
         }
         /// A frame of a sampled stack, before its first use.
         StackFrame = 29 {
-            /// Its number, from 1; 0 is no frame.
+            /// Number of the frame, from 1; 0 means that there is none.
             id: u32,
             /// The number of the frame that called it; 0 for the outermost.
             parent: u32,
@@ -327,7 +309,6 @@ records! {
         }
         /// What a thread did at a moment. Samples of one moment have the same time.
         HostSample = 30 {
-            /// When, ns.
             time: i64,
             /// Time since the sample before it, ns.
             period: u64,
@@ -348,7 +329,6 @@ records! {
         }
         /// The process ended in order and this is the last record.
         Ended = 24 {
-            /// When, ns.
             time: i64,
             /// Records of CUPTI that were lost in all.
             dropped: u64,
@@ -362,9 +342,7 @@ records! {
         }
         /// CUPTI is in use from now on. The text is the name of the process.
         Attached = 3 {
-            /// When, ns.
             time: i64,
-            /// What `cuptiGetVersion` says.
             cupti: u32,
             /// What `cuDriverGetVersion` says; 0 where it was not asked.
             driver: u32,
@@ -388,7 +366,6 @@ records! {
             threads_per_sm: u32,
             /// Blocks a multiprocessor may hold.
             blocks_per_sm: u32,
-            /// Registers of a multiprocessor.
             registers_per_sm: u32,
             /// Registers a block may have.
             registers_per_block: u32,
@@ -398,7 +375,6 @@ records! {
             shared_per_block: u32,
             /// Shared memory a block may ask for, bytes.
             shared_per_block_optin: u32,
-            /// L2 cache, bytes.
             l2_bytes: u32,
             /// Clock of the multiprocessors, kHz.
             clock_khz: u32,
@@ -406,12 +382,10 @@ records! {
             memory_clock_khz: u32,
             /// Width of the memory bus, bits.
             memory_bus_bits: u32,
-            /// Memory, bytes.
             memory_bytes: u64,
         }
         /// A range begins on a thread. The text is its message.
         Push = 12 {
-            /// When, ns.
             time: i64,
             thread: u32,
             /// The number of a [`Domain`]; 0 is the default one.
@@ -419,7 +393,6 @@ records! {
         }
         /// A range begins that may end anywhere. The text is its message.
         RangeStart = 14 {
-            /// When, ns.
             time: i64,
             /// Its number, unique within the file.
             range: u64,
@@ -429,7 +402,6 @@ records! {
         }
         /// A moment with a name. The text is its message.
         Mark = 16 {
-            /// When, ns.
             time: i64,
             thread: u32,
             /// The number of a [`Domain`].
@@ -447,7 +419,6 @@ records! {
         /// A node of a graph comes to be. The text is the ranges open on the thread that recorded it, outermost first,
         /// joined by the byte 0x1f; a node that is the copy of another has none.
         GraphNode = 19 {
-            /// When, ns.
             time: i64,
             /// The node, as kernels name it.
             node: u64,
@@ -464,14 +435,12 @@ records! {
         }
         /// CUPTI cannot be used in this process, which runs on untouched. The text says why.
         Refused = 22 {
-            /// When, ns.
             time: i64,
             /// What CUPTI returned; 0 where it was not found or is of an unknown version.
             status: u32,
         }
         /// CUPTI was to detach while nothing is recorded, and does not. The text says why.
         Kept = 27 {
-            /// When, ns.
             time: i64,
         }
     }

@@ -1,8 +1,8 @@
 //! Files of records: what is written is read, and a cut or damaged file is read up to there.
 
 use llmprof_wire::{
-    Attachment, Call, Checkpoint, End, Ended, HEADER_BYTES, Header, Kept, Kernel, LONGEST_TEXT,
-    Pop, Push, Reader, Record, Text,
+    Attachment, Call, Checkpoint, End, Ended, HEADER_BYTES, Header, Kept, Kernel, Pop, Push,
+    Reader, Record, TEXT_MAX_BYTES, Text,
 };
 use proptest::prelude::*;
 
@@ -119,13 +119,13 @@ fn a_record_with_more_than_is_known_reads_as_far_as_it_is_known() {
 
 #[test]
 fn a_long_text_is_cut() {
-    let text = vec![b'x'; LONGEST_TEXT + 5];
+    let text = vec![b'x'; TEXT_MAX_BYTES + 5];
     let mut bytes = Vec::new();
     Text { id: 1, text: &text }.put(&mut bytes);
     let Some(Record::Text(read)) = Reader::records(&bytes, 0).next() else {
         panic!("a text");
     };
-    assert_eq!(read.text.len(), LONGEST_TEXT);
+    assert_eq!(read.text.len(), TEXT_MAX_BYTES);
 }
 
 proptest! {

@@ -1,8 +1,8 @@
 //! Scores findings on programs with planted faults.
 //!
-//!     cargo run -p llmprof-analysis --example score_faults -- FOLDER [NAME…] [--table]
+//!     cargo run -p llmprof-analysis --example score_faults -- FOLDER [NAME…] [--table] [--gains]
 //!
-//! `--table` prints the table of docs/diagnosis.md.
+//! `--table` prints the table of docs/diagnosis.md; `--gains` also prints each gain with its range and the time of its phase.
 //!
 //! FOLDER holds `truth.json` and one `NAME.json.gz` (torch.profiler) for each of its entries. An entry has times without the
 //! profiler, `base_ms` without and `fault_ms` with the fault, under `prefill` and `decode_step`; optionally `cause` (`none` for a
@@ -13,7 +13,8 @@
 //!
 //! `named`: one of the first three findings has an accepted code. `false alarm`: a finding states a gain of 5 % or more of a phase
 //! that is neither the fault nor true of programs without one. `gain`: the stated ms a step are within 25 % of the measured ones or
-//! 7 % of the phase, for phases in which the fault costs 15 % or more.
+//! 7 % of the phase, for phases in which the fault costs 15 % or more. `withheld`: the fault is named, and its finding says that the
+//! gain is not known or states only an upper bound or a range, which holds.
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
 mod score;
@@ -23,12 +24,13 @@ use std::path::Path;
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let Some(folder) = arguments.next() else {
-        println!("usage: score_faults FOLDER [NAME…] [--table]");
+        println!("usage: score_faults FOLDER [NAME…] [--table] [--gains]");
         return;
     };
     let mut names: Vec<String> = arguments.collect();
     let is_table = names.iter().any(|name| name == "--table");
-    names.retain(|name| name != "--table");
+    let is_gains = names.iter().any(|name| name == "--gains");
+    names.retain(|name| !name.starts_with("--"));
     match score::score_folder(Path::new(&folder), &names) {
         Ok(scores) => {
             if is_table {
@@ -36,6 +38,11 @@ fn main() {
             } else {
                 for score in &scores {
                     println!("{}", score.row());
+                }
+            }
+            if is_gains {
+                for row in scores.iter().flat_map(score::Score::gain_rows) {
+                    println!("{row}");
                 }
             }
             println!("{}", score::summary(&scores));

@@ -3,12 +3,13 @@
 use std::error::Error;
 use std::path::Path;
 
-use llmprof_analysis::analyze;
-use llmprof_analysis::causes::{Cause, PhaseGain};
+use llmprof_analysis::causes::{Cause, PhaseGain, PhaseReplay};
 use llmprof_analysis::findings::{Conclusion, Finding};
+use llmprof_analysis::{Analysis, analyze};
 use llmprof_record::import::{Limits, Profile, import};
 use llmprof_record::run::{RecordedModel, RecordedTrace, RunPhase, RunRecord};
-use llmprof_theory::Model;
+use llmprof_theory::{Model, Workload};
+use llmprof_units::Nanos;
 use serde_json::Value;
 
 /// True of transformers run operator by operator, with or without a fault.
@@ -19,17 +20,54 @@ const ALARM_MIN_SHARE: f64 = 0.05;
 const SCORED_MIN_SHARE: f64 = 0.15;
 const GAIN_ERROR_MAX: f64 = 0.25;
 const PHASE_ERROR_MAX: f64 = 0.07;
+/// What the replay of a phase may differ from its recording for gains to be stated.
+const REPLAY_ERROR_MAX: f64 = 0.03;
+/// Label of phases of which one repetition is a step.
+const REPETITION: &str = "repetition";
 
 pub(crate) struct Score {
     pub(crate) name: String,
     /// `None` where there is nothing to name or nobody knows what would name it.
     pub(crate) named: Option<bool>,
     pub(crate) alarms: Vec<String>,
-    /// For each phase that is scored: stated and measured saving, ms a step, and whether they agree.
-    pub(crate) gains: Vec<(String, f64, f64, bool)>,
+    pub(crate) gains: Vec<ScoredGain>,
     pub(crate) findings: Vec<String>,
     /// Their codes.
     pub(crate) codes: Vec<String>,
+    /// How phases were replayed.
+    pub(crate) replays: Vec<String>,
+}
+
+/// The gain of a phase that is scored, ms a step.
+pub(crate) struct ScoredGain {
+    /// `prefill` or `decode_step`.
+    pub(crate) phase: String,
+    pub(crate) stated: f64,
+    pub(crate) measured: f64,
+    pub(crate) verdict: Verdict,
+    /// Range of the stated gain.
+    pub(crate) range: [f64; 2],
+    /// Time of the phase without the profiler, by the replay and as measured.
+    pub(crate) plain: [f64; 2],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Right,
+    Wrong,
+    /// The finding names the cause and says that its gain is not known: no more than an upper bound or a range, which holds, or nothing
+    /// because the replay differs from the recording.
+    Withheld,
+}
+
+impl Verdict {
+    fn as_word(self) -> &'static str {
+        match self {
+            Self::Right => "right",
+            Self::Wrong => "wrong",
+            Self::Withheld => "withheld",
+        }
+    }
 }
 
 /// Codes that name a cause.
@@ -106,13 +144,19 @@ pub(crate) fn score_folder(folder: &Path, names: &[String]) -> Result<Vec<Score>
         let file = folder.join(format!("{name}.json.gz"));
         let is_asked = names.is_empty() || names.contains(name);
         if is_asked && file.exists() {
-            scores.push(score(folder, name, entry, &findings(folder, &file, entry)?));
+            let analysis = analysis(folder, &file, entry)?;
+            scores.push(score(name, entry, &analysis));
         }
     }
     Ok(scores)
 }
 
-fn findings(folder: &Path, file: &Path, entry: &Value) -> Result<Vec<Finding>, Box<dyn Error>> {
+/// As `llmprof import TRACE --config CONFIG` analyzes it: the device is the one that the trace names, the workload a default one.
+pub(crate) fn analysis(
+    folder: &Path,
+    file: &Path,
+    entry: &Value,
+) -> Result<Analysis, Box<dyn Error>> {
     let (_, profile) = import(file, &Limits::default())?;
     let Profile::Trace(trace) = profile else {
         return Err("not a trace".into());
@@ -129,6 +173,7 @@ fn findings(folder: &Path, file: &Path, entry: &Value) -> Result<Vec<Finding>, B
         })
     });
     let record = RunRecord {
+        workload: model.as_ref().map(|_| Workload::default()),
         model,
         traces: vec![RecordedTrace {
             pass: None,
@@ -136,32 +181,69 @@ fn findings(folder: &Path, file: &Path, entry: &Value) -> Result<Vec<Finding>, B
         }],
         ..RunRecord::default()
     };
-    Ok(analyze(&record, None)?.findings)
+    Ok(analyze(&record, None)?)
 }
 
-fn cause_of(finding: &Finding) -> Option<&Cause> {
+pub(crate) fn cause_of(finding: &Finding) -> Option<&Cause> {
     match &finding.conclusion {
         Some(Conclusion::Cause { cause }) => Some(cause),
         _ => None,
     }
 }
 
-/// The saving that a cause states over all phases and steps, ms.
-fn stated_in_all(cause: &Cause) -> f64 {
-    let saved = cause.gains.iter().map(PhaseGain::total_saved);
-    saved.sum::<i64>() as f64 / 1e6
+/// What a cause states, ms.
+#[derive(Clone, Copy, Default)]
+struct Stated {
+    saved: f64,
+    low: f64,
+    high: f64,
+    /// Time of the phase without the profiler.
+    now: f64,
 }
 
-/// The saving that a cause states for a phase, ms a step. A phase that is not known as one of text generation has the name of the
-/// program's range.
-fn stated(cause: &Cause, key: &str, entry: &Value) -> Option<f64> {
+/// What a cause states over all phases and steps.
+fn stated_in_all(cause: &Cause) -> Stated {
+    let total = |time: fn(&PhaseGain) -> Nanos| {
+        let gains = cause.gains.iter();
+        let times = gains.map(|gain| time(gain).0.saturating_mul(gain.steps as i64));
+        times.sum::<i64>() as f64 / 1e6
+    };
+    Stated {
+        saved: total(|gain| gain.saved_ns),
+        low: total(|gain| gain.low_ns),
+        high: total(|gain| gain.high_ns),
+        now: total(|gain| gain.now_ns),
+    }
+}
+
+/// What a cause states for a phase, of a step.
+fn stated(cause: &Cause, key: &str, entry: &Value) -> Option<Stated> {
+    let gain = gain_of(cause, key, entry)?;
+    let steps = entry["steps_in_trace"]
+        .as_u64()
+        .filter(|_| key != "prefill");
+    // A phase that is not known as one of steps holds all of them.
+    let is_whole = gain.phase == RunPhase::Other && gain.label.as_deref() != Some(REPETITION);
+    let parts = if is_whole {
+        steps.unwrap_or(1).max(1) as f64 / gain.steps as f64
+    } else {
+        1.0
+    };
+    let a_step = |time: Nanos| time.0 as f64 / 1e6 / parts;
+    Some(Stated {
+        saved: a_step(gain.saved_ns),
+        low: a_step(gain.low_ns),
+        high: a_step(gain.high_ns),
+        now: a_step(gain.now_ns),
+    })
+}
+
+/// A phase that is not known as one of text generation has the name of the program's range.
+fn gain_of<'c>(cause: &'c Cause, key: &str, entry: &Value) -> Option<&'c PhaseGain> {
     let range = entry["ranges"][usize::from(key != "prefill")].as_str();
     let of_range = |gain: &&PhaseGain| range.is_some() && gain.label.as_deref() == range;
     if let Some(gain) = cause.gains.iter().find(of_range) {
-        let steps = entry["steps_in_trace"]
-            .as_u64()
-            .filter(|_| key != "prefill");
-        return Some(gain.total_saved() as f64 / 1e6 / steps.unwrap_or(1).max(1) as f64);
+        return Some(gain);
     }
     let phase = if key == "prefill" {
         RunPhase::Prefill
@@ -174,12 +256,30 @@ fn stated(cause: &Cause, key: &str, entry: &Value) -> Option<f64> {
         let mut gains = cause.gains.iter();
         gains.find(|gain| phase == RunPhase::Decode && gain.phase == RunPhase::Other)
     };
-    let gain = of_phase.or_else(repeated)?;
-    Some(gain.saved_ns.0 as f64 / 1e6)
+    of_phase.or_else(repeated)
 }
 
-fn score(_folder: &Path, name: &str, entry: &Value, findings: &[Finding]) -> Score {
-    let concluded: Vec<&Finding> = findings
+/// Whether the phase was replayed, and too far from the recording for a gain.
+fn is_unexplained(replays: &[PhaseReplay], key: &str, entry: &Value) -> bool {
+    let range = entry["ranges"][usize::from(key != "prefill")].as_str();
+    let phase = if key == "prefill" {
+        RunPhase::Prefill
+    } else {
+        RunPhase::Decode
+    };
+    let mut replays = replays.iter();
+    replays.any(|replay| {
+        // Without steps of decode the time is that of all that was recorded.
+        let is_phase = entry["decode_step"].is_null()
+            || replay.phase == phase
+            || range.is_some() && replay.label.as_deref() == range;
+        is_phase && replay.error.abs() > REPLAY_ERROR_MAX
+    })
+}
+
+pub(crate) fn score(name: &str, entry: &Value, analysis: &Analysis) -> Score {
+    let concluded: Vec<&Finding> = analysis
+        .findings
         .iter()
         .filter(|finding| finding.abstains.is_none())
         .collect();
@@ -196,7 +296,12 @@ fn score(_folder: &Path, name: &str, entry: &Value, findings: &[Finding]) -> Sco
             .take(FIRST)
             .any(|finding| is_named(&finding))
     });
-    let own = concluded.iter().find(|finding| is_named(finding)).copied();
+    // What is true of most programs names a fault, but its gain is not that of the fault alone.
+    let named_by = |is_general: bool| {
+        let mut findings = concluded.iter().filter(is_named);
+        findings.find(|finding| (finding.code == "launch_bound") == is_general)
+    };
+    let own = named_by(false).or_else(|| named_by(true)).copied();
     let mut alarms = Vec::new();
     for finding in &concluded {
         let Some(cause) = cause_of(finding) else {
@@ -241,19 +346,36 @@ fn score(_folder: &Path, name: &str, entry: &Value, findings: &[Finding]) -> Sco
         let cause = own.and_then(cause_of);
         // Without steps of decode the time is that of all that was recorded.
         let stated = if entry["decode_step"].is_null() {
-            cause.map_or(0.0, stated_in_all)
+            cause.map(stated_in_all)
         } else {
-            cause
-                .and_then(|cause| stated(cause, key, entry))
-                .unwrap_or(0.0)
+            cause.and_then(|cause| stated(cause, key, entry))
         };
-        let most = (GAIN_ERROR_MAX * saved).max(PHASE_ERROR_MAX * fault);
-        gains.push((
-            key.to_owned(),
+        let all = stated.unwrap_or_default();
+        let (stated, most) = (all.saved, all.high);
+        let tolerance = (GAIN_ERROR_MAX * saved).max(PHASE_ERROR_MAX * fault);
+        let is_bound = stated == 0.0 && most > 0.0 && saved <= most + tolerance;
+        let value_error = (GAIN_ERROR_MAX * stated).max(PHASE_ERROR_MAX * all.now);
+        let is_range = stated > 0.0 && (all.high - all.low) / 2.0 > value_error;
+        let is_in_range = is_range && (all.low..=all.high).contains(&saved);
+        let verdict = if (stated - saved).abs() <= tolerance {
+            Verdict::Right
+        } else if named == Some(true)
+            && (is_bound
+                || is_in_range
+                || most == 0.0 && is_unexplained(&analysis.replays, key, entry))
+        {
+            Verdict::Withheld
+        } else {
+            Verdict::Wrong
+        };
+        gains.push(ScoredGain {
+            phase: key.trim_end_matches("_step").to_owned(),
             stated,
-            saved,
-            (stated - saved).abs() <= most,
-        ));
+            measured: saved,
+            verdict,
+            range: [all.low, all.high],
+            plain: [all.now, fault],
+        });
     }
     Score {
         name: name.to_owned(),
@@ -265,7 +387,19 @@ fn score(_folder: &Path, name: &str, entry: &Value, findings: &[Finding]) -> Sco
             .iter()
             .map(|finding| finding.code.clone())
             .collect(),
+        replays: analysis.replays.iter().map(replay_line).collect(),
     }
+}
+
+fn replay_line(replay: &PhaseReplay) -> String {
+    format!(
+        "{}: {} × {:.2} ms, without the profiler {:.2} ms, replay off by {:+.1} %",
+        replay.label.as_deref().unwrap_or(replay.phase.name()),
+        replay.steps,
+        replay.recorded_ns.0 as f64 / 1e6,
+        replay.plain_ns.0 as f64 / 1e6,
+        100.0 * replay.error
+    )
 }
 
 fn codes_in(entry: &Value, key: &str) -> Vec<String> {
@@ -286,21 +420,54 @@ fn line(finding: &Finding) -> String {
     format!("{} ({})", finding.code, gains.unwrap_or_default())
 }
 
+impl ScoredGain {
+    fn in_words(&self) -> String {
+        let Self {
+            phase,
+            stated,
+            measured,
+            verdict,
+            ..
+        } = self;
+        format!(
+            "{phase} {stated:.2} of {measured:.2} ms: {}",
+            verdict.as_word()
+        )
+    }
+}
+
 impl Score {
+    /// Gains with a verdict.
+    pub(crate) fn gains_judged(&self, verdict: Verdict) -> usize {
+        let gains = self.gains.iter();
+        gains.filter(|gain| gain.verdict == verdict).count()
+    }
+
+    /// Each gain with its range and the time that it is a part of, and how phases were replayed.
+    pub(crate) fn gain_rows(&self) -> Vec<String> {
+        let rows = self.gains.iter().map(|gain| {
+            let [low, high] = gain.range;
+            let [replayed, measured] = gain.plain;
+            let is_inside = (low..=high).contains(&gain.measured);
+            format!(
+                "{} {} range {low:.2}–{high:.2} ({}); plain {replayed:.2}, measured {measured:.2} ms",
+                self.name,
+                gain.in_words(),
+                if is_inside { "holds it" } else { "misses it" },
+            )
+        });
+        let replays = self.replays.iter();
+        let replays = replays.map(|replay| format!("{} {replay}", self.name));
+        rows.chain(replays).collect()
+    }
+
     pub(crate) fn row(&self) -> String {
         let named = match self.named {
             Some(true) => "named",
             Some(false) => "MISSED",
             None => "-",
         };
-        let gains: Vec<String> = self
-            .gains
-            .iter()
-            .map(|(phase, stated, saved, is_right)| {
-                let verdict = if *is_right { "ok" } else { "WRONG" };
-                format!("{phase} {stated:.2} of {saved:.2} ms {verdict}")
-            })
-            .collect();
+        let gains: Vec<String> = self.gains.iter().map(ScoredGain::in_words).collect();
         let first: Vec<&str> = self.findings.iter().take(4).map(String::as_str).collect();
         format!(
             "| {} | {named} | {} | {} | {} |",
@@ -321,15 +488,7 @@ pub(crate) fn table(scores: &[Score]) -> String {
             Some(false) => "MISSED",
             None => "–",
         };
-        let gains: Vec<String> = score
-            .gains
-            .iter()
-            .map(|(phase, stated, saved, is_right)| {
-                let phase = phase.trim_end_matches("_step");
-                let verdict = if *is_right { "right" } else { "wrong" };
-                format!("{phase} {stated:.2} of {saved:.2} ms: {verdict}")
-            })
-            .collect();
+        let gains: Vec<String> = score.gains.iter().map(ScoredGain::in_words).collect();
         let or_dash = |cell: String| {
             if cell.is_empty() {
                 "–".to_owned()
@@ -352,16 +511,17 @@ pub(crate) fn table(scores: &[Score]) -> String {
 pub(crate) fn summary(scores: &[Score]) -> String {
     let named: Vec<bool> = scores.iter().filter_map(|score| score.named).collect();
     let right = named.iter().filter(|named| **named).count();
-    let gains: Vec<bool> = scores
-        .iter()
-        .flat_map(|score| score.gains.iter().map(|gain| gain.3))
-        .collect();
-    let agree = gains.iter().filter(|right| **right).count();
+    let judged = |verdict| -> usize {
+        let counts = scores.iter().map(|score| score.gains_judged(verdict));
+        counts.sum()
+    };
+    let (agree, wrong) = (judged(Verdict::Right), judged(Verdict::Wrong));
     let alarms: usize = scores.iter().map(|score| score.alarms.len()).sum();
     format!(
-        "{} programs: named {right} of {}, false alarms {alarms}, gains right {agree} of {}.",
+        "{} programs: named {right} of {}, false alarms {alarms}, gains right {agree} of {}, {} withheld.",
         scores.len(),
         named.len(),
-        gains.len()
+        agree + wrong,
+        judged(Verdict::Withheld)
     )
 }

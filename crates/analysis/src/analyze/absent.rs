@@ -4,11 +4,11 @@ use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_theory::ModelError;
 use llmprof_theory::device::Device;
 
-use crate::matching::lanes::Lane;
+use crate::matching::lanes::WorkLane;
 use crate::trace::TraceAnalysis;
 
 /// That theory cannot count a model which ran all the same.
-pub(super) fn uncounted(error: &ModelError) -> Issue {
+pub(super) fn report_uncounted(error: &ModelError) -> Issue {
     let issue = Issue::warning(IssueCode::ModelUncounted);
     match error {
         ModelError::UnknownFamily { found, .. } => issue.with("model_type", found.as_str()),
@@ -20,7 +20,7 @@ pub(super) fn uncounted(error: &ModelError) -> Issue {
 /// What was dropped comes first. That a trace of the host has no device is no loss.
 pub(super) fn trace_issues(
     timeline: &TraceAnalysis,
-    lanes: &[Lane],
+    lanes: &[WorkLane],
     is_measured: bool,
 ) -> Vec<Issue> {
     let of_host = lanes.iter().any(|lane| lane.device.is_none());
@@ -33,7 +33,7 @@ pub(super) fn trace_issues(
         .iter()
         .filter(|lane| lane.is_exact)
         .flat_map(|lane| &lane.items)
-        .filter(|item| item.window.is_none())
+        .filter(|item| item.window().is_none())
         .count();
     if outside > 0 {
         let issue = Issue::warning(IssueCode::RunOutsidePhases);
@@ -46,11 +46,11 @@ pub(super) fn no_device() -> Issue {
     Issue::warning(IssueCode::RunNoDevice)
 }
 
-pub(super) fn absent(
+pub(super) fn report_absent(
     is_counted: bool,
     needs_model: bool,
     device: Option<&Device>,
-    lanes: &[Lane],
+    lanes: &[WorkLane],
     issues: &mut Vec<Issue>,
 ) {
     // Theory counts language models: of another program none can be named.

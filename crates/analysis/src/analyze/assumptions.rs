@@ -5,13 +5,13 @@ use llmprof_theory::device::{Device, Engine};
 use llmprof_theory::{Routing, WeightFormat, Workload};
 
 use crate::analysis::Analysis;
-use crate::analyze::subject::Subject;
+use crate::analyze::subject::AskedModel;
 use crate::assumption::{Assumption, PhaseOverhead, PlainPhase};
 use crate::capture_cost::CaptureCost;
 use crate::graphs::ModelOperators;
 use crate::latency::Latency;
 
-pub(super) fn assumptions(
+pub(super) fn base_assumptions(
     device: Option<&Device>,
     latency: &Latency,
     is_counted: bool,
@@ -38,15 +38,15 @@ pub(super) fn assumptions(
 }
 
 /// How experts are chosen, where the model has some and nothing recorded how many were reached.
-pub(super) fn uniform_routing(subject: &Subject<'_>, workload: &Workload) -> Option<Assumption> {
+pub(super) fn uniform_routing(subject: &AskedModel<'_>, workload: &Workload) -> Option<Assumption> {
     let is_uniform = workload.routing == Routing::Uniform;
-    let operators = ModelOperators::of(subject.model, workload, None);
+    let operators = ModelOperators::from_model(subject.model, workload, None);
     (is_uniform && operators.has_experts()).then_some(Assumption::UniformRouting)
 }
 
 /// In which format GEMMs ran, where the device would be faster in the format that the weights are stored in: the static
 /// analysis uses that one.
-pub(super) fn arithmetic(workload: &Workload, device: &Device) -> Option<Assumption> {
+pub(super) fn compute_dtype(workload: &Workload, device: &Device) -> Option<Assumption> {
     let dtype = workload.precision.activations?;
     let WeightFormat::Plain(stored_dtype) = workload.precision.weights? else {
         return None;

@@ -4,19 +4,19 @@ use llmprof_record::trace::{CopyKind, MemoryKind};
 use llmprof_theory::device::{Counts, Device, Interconnect};
 use llmprof_units::{Bytes, BytesPerSecond, Nanos};
 
-use crate::analyze::phase_intervals::Interval;
-use crate::analyze::tracing::Tracing;
-use crate::matching::lanes::{Item, Lane};
+use crate::analyze::phase_intervals::PhaseInterval;
+use crate::analyze::tracing::TraceContext;
+use crate::matching::lanes::{Item, WorkLane};
 use crate::phase_facts::{CopyDirection, CopyTime, LinkLimit};
-use crate::timeline::device_events::{Class, Table};
+use crate::timeline::device_events::{Class, EventTable};
 use crate::timeline::intervals::union_length;
 
-impl Tracing<'_> {
+impl TraceContext<'_> {
     /// Copies and memsets that begin in some intervals, the longest first.
-    pub(super) fn copies(&self, included: &[&Interval], lane: &Lane) -> Vec<CopyTime> {
-        let mut found: Vec<CopyTime> = Vec::new();
+    pub(super) fn sum_copies(&self, included: &[&PhaseInterval], lane: &WorkLane) -> Vec<CopyTime> {
+        let mut copies_by_direction: Vec<CopyTime> = Vec::new();
         for interval in included {
-            for item in &lane.items[lane.around(interval.window())] {
+            for item in &lane.items[lane.items_around(interval.window())] {
                 let is_here = (interval.start..interval.end).contains(&item.start);
                 if !is_here || !matches!(item.class, Class::Copy | Class::Memset) {
                     continue;
@@ -25,15 +25,20 @@ impl Tracing<'_> {
                     Some((table, row)) => self.transfer(table, row as usize),
                     None => (CopyDirection::Other, 0, false),
                 };
-                let place = found.iter().position(|one| one.direction == direction);
+                let place = copies_by_direction
+                    .iter()
+                    .position(|one| one.direction == direction);
                 let place = place.unwrap_or_else(|| {
-                    found.push(CopyTime {
-                        limit: self.device.and_then(|device| limit(device, direction)),
+                    copies_by_direction.push(CopyTime {
+                        limit: self.device.and_then(|device| link_limit(device, direction)),
                         ..CopyTime::of(direction)
                     });
-                    found.len() - 1
+                    copies_by_direction.len() - 1
                 });
-                let (sum, time) = (&mut found[place], item.end.saturating_sub(item.start));
+                let (sum, time) = (
+                    &mut copies_by_direction[place],
+                    item.end.saturating_sub(item.start),
+                );
                 // What starts a copy is counted with what waits for it.
                 let starts = self.trace.text(item.name).starts_with("copy-start");
                 sum.copies += u64::from(item.transfer.is_some() || !starts);
@@ -44,13 +49,13 @@ impl Tracing<'_> {
                 }
             }
         }
-        found.sort_by_key(|one| (std::cmp::Reverse(one.time_ns), one.direction));
-        found
+        copies_by_direction.sort_by_key(|one| (std::cmp::Reverse(one.time_ns), one.direction));
+        copies_by_direction
     }
 
     /// Direction and bytes of a copy or memset, and whether the host's side of it may be paged out.
-    fn transfer(&self, table: Table, row: usize) -> (CopyDirection, u64, bool) {
-        if table == Table::Memsets {
+    fn transfer(&self, table: EventTable, row: usize) -> (CopyDirection, u64, bool) {
+        if table == EventTable::Memsets {
             return (CopyDirection::Memset, self.trace.memsets.bytes[row], false);
         }
         let copies = &self.trace.copies;
@@ -68,7 +73,7 @@ impl Tracing<'_> {
 }
 
 /// What limits the rate of copied bytes in a direction, where the device file has it.
-fn limit(device: &Device, direction: CopyDirection) -> Option<LinkLimit> {
+fn link_limit(device: &Device, direction: CopyDirection) -> Option<LinkLimit> {
     let link = |is_it: &dyn Fn(&str) -> bool| {
         let mut links = device.interconnects.iter();
         let link = links.find(|link| is_it(&link.name))?;
@@ -86,13 +91,11 @@ fn limit(device: &Device, direction: CopyDirection) -> Option<LinkLimit> {
         CopyDirection::HostToDevice | CopyDirection::DeviceToHost => {
             link(&|name| name.contains("C2C")).or_else(|| link(&|name| name.starts_with("PCIe")))
         }
-        CopyDirection::Peer => link(&|name| {
-            !name.contains("C2C") && (name.starts_with("NVLink") || name.contains("Fabric"))
-        }),
         // Every byte is read and written.
         CopyDirection::OnDevice => Some(memory(2.0)),
         CopyDirection::Memset => Some(memory(1.0)),
-        CopyDirection::Other => None,
+        // No trace says which link two devices have: cards of one kind come with and without a fabric.
+        CopyDirection::Peer | CopyDirection::Other => None,
     }
 }
 
@@ -105,11 +108,15 @@ fn each_way(link: &Interconnect) -> BytesPerSecond {
 
 /// Part of the busy time in which only copies and memsets ran, up to their ends; absent where the trace has none. Work that starts beside a
 /// copy does not wait for it: of such a copy the time after the last of that work counts.
-pub(super) fn exposed_copies(included: &[&Interval], lane: &Lane, busy: Nanos) -> Option<f64> {
+pub(super) fn exposed_copies(
+    included: &[&PhaseInterval],
+    lane: &WorkLane,
+    busy: Nanos,
+) -> Option<f64> {
     let mut exposed = 0_i64;
     for interval in included {
         let (start, end) = interval.window();
-        let items = &lane.items[lane.around((start, end))];
+        let items = &lane.items[lane.items_around((start, end))];
         let is_copy = |item: &&Item| matches!(item.class, Class::Copy | Class::Memset);
         let mut reached = i64::MIN;
         // Ends of other work, each the latest so far.
@@ -148,12 +155,11 @@ mod tests {
         let catalog = Catalog::embedded();
         let of = |name: &str, direction| {
             let device = catalog.by_name(name).unwrap();
-            limit(&device, direction).map(|found| (found.name, found.bytes_per_s.0))
+            link_limit(&device, direction).map(|limit| (limit.name, limit.bytes_per_s.0))
         };
         let pcie = Some(("PCIe 5.0 x16".to_owned(), 64e9));
         assert_eq!(of("h200", CopyDirection::HostToDevice), pcie);
-        let peer = Some(("NVLink 4".to_owned(), 450e9));
-        assert_eq!(of("h200", CopyDirection::Peer), peer);
+        assert_eq!(of("h200", CopyDirection::Peer), None);
         let wired = Some(("NVLink-C2C".to_owned(), 450e9));
         assert_eq!(of("gb200", CopyDirection::DeviceToHost), wired);
         // The file has no link to the host.

@@ -6,16 +6,20 @@ use rustc_hash::FxHashMap;
 use crate::analyze::phase_intervals::TracePhase;
 use crate::matching::modules::ModuleTree;
 use crate::matching::script::Script;
-use crate::matching::units::Counted;
+use crate::matching::units::CountedCalls;
 use crate::roofline::Theory;
 
-/// What theory counts in every interval.
-pub(super) fn count<'m>(theory: &Theory<'m>, found: &[TracePhase], most: usize) -> Counted<'m> {
+/// Lowers the model for every interval; `most` limits the calls of operators.
+pub(super) fn count_operators<'m>(
+    theory: &Theory<'m>,
+    phases: &[TracePhase],
+    most: usize,
+) -> CountedCalls<'m> {
     let (model, roof) = (theory.model, theory.roof);
     let mut script = Script::empty();
     let mut windows = FxHashMap::default();
     let mut tree_of = FxHashMap::default();
-    let mut order: Vec<_> = found
+    let mut order: Vec<_> = phases
         .iter()
         .flat_map(|phase| {
             phase
@@ -53,10 +57,10 @@ pub(super) fn count<'m>(theory: &Theory<'m>, found: &[TracePhase], most: usize) 
     }
     let towers = towers.min(script.calls.len());
     let trees = vec![
-        ModuleTree::of(&script, 0..towers),
-        ModuleTree::of(&script, towers..script.calls.len()),
+        ModuleTree::from_script(&script, 0..towers),
+        ModuleTree::from_script(&script, towers..script.calls.len()),
     ];
-    Counted {
+    CountedCalls {
         script,
         windows,
         trees,

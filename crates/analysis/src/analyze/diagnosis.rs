@@ -1,5 +1,10 @@
 //! The causes of a trace: its phases handed to the replay.
 
+use crate::thresholds::{
+    DECODE_GRAPH_LAUNCHES_MIN, DECODE_GRAPH_NODES_MIN, WITHOUT_CALL_MAX_SHARE,
+    WORK_OF_LAUNCHES_MIN_SHARE,
+};
+use llmprof_record::kernel_name::Category;
 use llmprof_record::run::{RunPhase, RunRecord};
 use llmprof_record::trace::{HostKind, Trace};
 use llmprof_theory::Pass;
@@ -7,91 +12,85 @@ use llmprof_theory::device::Device;
 use llmprof_units::DType;
 use rustc_hash::FxHashMap;
 
-use crate::analyze::phase_intervals::{Interval, TracePhase};
+use crate::analyze::phase_intervals::{PhaseInterval, TracePhase};
 use crate::bottleneck::ClassReason;
-use crate::causes::{Diagnosis, PhaseInput, Purpose, Subject, diagnose};
+use crate::causes::{Diagnosis, PhaseInput, ProgramFacts, ProgramPurpose, diagnose};
+use crate::matching::operator_category::operator_category;
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phases::PhaseSource;
 use crate::phases::forward::ForwardPasses;
-use crate::replay::{PhaseWindows, Window};
-use crate::thresholds::{WITHOUT_CALL_MAX_SHARE, WORK_OF_LAUNCHES_MIN_SHARE};
+use crate::replay::{HostWindow, PhaseWindows};
 use crate::timeline::launches::{ApiKind, ApiKinds, is_api, is_memory_call};
 use crate::trace::Structure;
 
 /// Causes of all phases of a device. A recording without phases includes the program's start, where everything is done once:
 /// nothing there need be a cause.
-pub(super) fn diagnosed(
+pub(super) fn diagnose_phases(
     record: &RunRecord,
     trace: &Trace,
     structure: &Structure,
-    found: &[TracePhase],
+    trace_phases: &[TracePhase],
     judged: &[(PhaseAnalysis, Vec<Pass>)],
     device: Option<&Device>,
 ) -> Option<Diagnosis> {
     let graph_steps = prompt_and_graphs(trace, structure);
     let purpose = match &graph_steps {
-        Some(_) => Purpose::GeneratesText,
-        None => purpose(trace, structure)?,
+        Some(_) => ProgramPurpose::GeneratesText,
+        None => program_purpose(trace, structure)?,
     };
     if structure.clocks_disagree() || !are_times_addable(trace) || !is_recorded(trace, structure) {
         return None;
     }
     let are_by_shapes = graph_steps.is_some() || structure.phases.source == PhaseSource::Shapes;
     let of_phases = || {
-        let inputs = found.iter();
-        let inputs = inputs.filter_map(|phase| input(trace, structure, phase, judged));
+        let host_windows = HostWindows::of_structure(trace, structure);
+        let inputs = trace_phases.iter();
+        let inputs = inputs.filter_map(|phase| phase_input(&host_windows, phase, judged));
         inputs.collect()
     };
     let mut inputs: Vec<PhaseInput> = graph_steps.unwrap_or_else(of_phases);
     if are_by_shapes {
         begin_with_preparation(trace, &mut inputs);
     }
-    let subject = Subject {
+    let subject = ProgramFacts {
         purpose,
         weights: stated_format(record),
     };
-    let found = diagnose(trace, &inputs, device, &subject).filter(|_| !inputs.is_empty())?;
-    (purpose != Purpose::Unknown || found.has_own_evidence()).then_some(found)
+    let diagnosis = diagnose(trace, &inputs, device, &subject).filter(|_| !inputs.is_empty())?;
+    let is_vague =
+        purpose == ProgramPurpose::Unknown || structure.phases.source == PhaseSource::Whole;
+    (!is_vague || diagnosis.has_own_evidence()).then_some(diagnosis)
 }
 
 /// What need not be done is known of programs that generate text: training and others do what looks alike for reasons of their own.
-fn purpose(trace: &Trace, structure: &Structure) -> Option<Purpose> {
+fn program_purpose(trace: &Trace, structure: &Structure) -> Option<ProgramPurpose> {
     match structure.phases.source {
-        PhaseSource::Whole => None,
+        // A recording without phases may hold the program's start, where everything is done once.
+        PhaseSource::Whole if structure.program.computes_gradients() || starts_up(trace) => None,
+        PhaseSource::Whole => runs_model(trace).then_some(ProgramPurpose::RunsModel),
         _ if structure.phases.are_of_devices() => None,
-        _ if structure.program.generates_text() => Some(Purpose::GeneratesText),
-        _ if !structure.program.is_training() && reads_tokens(trace) => Some(Purpose::ReadsTokens),
-        PhaseSource::Inferred if !structure.program.is_training() => Some(Purpose::Unknown),
+        _ if structure.program.generates_text() => Some(ProgramPurpose::GeneratesText),
+        _ if !structure.program.computes_gradients() && runs_model(trace) => {
+            Some(ProgramPurpose::RunsModel)
+        }
+        PhaseSource::Inferred if !structure.program.computes_gradients() => {
+            Some(ProgramPurpose::Unknown)
+        }
         _ => None,
     }
 }
 
-/// Whether tokens are looked up in a vocabulary, and attend to each other or lead to logits over it, with nothing that computes
-/// gradients.
-fn reads_tokens(trace: &Trace) -> bool {
-    const VOCABULARY_MIN: i64 = 1_000;
+/// Whether operators with recorded shapes multiply, and none computes gradients.
+fn runs_model(trace: &Trace) -> bool {
     let hosts = &trace.hosts;
     let operators = || (0..hosts.len()).filter(|&row| hosts.kind[row] == HostKind::OPERATOR);
     let name = |row: usize| trace.text(hosts.name[row]);
-    let tensors = |row: usize| {
-        let arguments = trace.inputs.arguments(hosts.inputs[row]);
-        arguments.flat_map(|argument| argument.tensors().map(|tensor| tensor.dims))
+    let multiplies = |row: usize| {
+        let category = operator_category(name(row));
+        let has_shapes = || trace.inputs.arguments(hosts.inputs[row]).next().is_some();
+        matches!(category, Category::Gemm | Category::Conv) && has_shapes()
     };
-    let vocabulary = |row: usize| {
-        let table = tensors(row).next().filter(|dims| dims.len() == 2)?;
-        let is_table = name(row) == "aten::embedding" && table[0] >= VOCABULARY_MIN;
-        is_table.then_some(table)
-    };
-    let Some(table) = operators().find_map(vocabulary) else {
-        return false;
-    };
-    let uses_tokens = |row: usize| match name(row) {
-        "aten::scaled_dot_product_attention" | "aten::_softmax" => true,
-        // The projection onto the vocabulary.
-        "aten::linear" => tensors(row).nth(1) == Some(table),
-        _ => false,
-    };
-    operators().any(uses_tokens) && !operators().any(|row| name(row).ends_with("Backward0"))
+    operators().any(multiplies) && !operators().any(|row| name(row).ends_with("Backward0"))
 }
 
 /// Whether the trace holds both the calls and the work of the phases: a replay of one without the other says what is not so.
@@ -133,35 +132,34 @@ fn are_times_addable(trace: &Trace) -> bool {
     sum < SUM_MAX_NS && starts.all(|&start| i128::from(start).abs() < SUM_MAX_NS)
 }
 
-fn input(
-    trace: &Trace,
-    structure: &Structure,
+fn phase_input(
+    host_windows: &HostWindows<'_>,
     phase: &TracePhase,
     judged: &[(PhaseAnalysis, Vec<Pass>)],
 ) -> Option<PhaseInput> {
     let of_phase = judged
         .iter()
         .map(|(phase, _)| phase)
-        .find(|found| found.phase == phase.phase && is_labelled(found, phase))?;
+        .find(|judged| judged.phase == phase.phase && is_labelled(judged, phase))?;
     if of_phase.class.why == ClassReason::Cut {
         return None;
     }
     let traced = of_phase.traced.as_ref()?;
     let instances = phase.intervals.iter().zip(&traced.instances);
-    let included: Vec<&Interval> = instances
+    let included: Vec<&PhaseInterval> = instances
         .filter(|(_, instance)| !instance.left_out)
         .map(|(interval, _)| interval)
         .collect();
     let windows = included
         .iter()
-        .filter_map(|interval| host_window(trace, structure, interval.window))
+        .filter_map(|interval| host_windows.of_window(interval.window))
         .collect();
     Some(PhaseInput {
         phase: phase.phase,
         label: phase.label.clone(),
         windows: PhaseWindows {
             windows,
-            steps: steps(phase.phase, &included),
+            steps: shown_steps(phase.phase, &included),
         },
         plain_ns: of_phase.unrecorded_wall().map(|wall| wall.0),
     })
@@ -169,15 +167,13 @@ fn input(
 
 /// The phases of a program without ranges that reads a prompt operator by operator and launches a graph for each token after it.
 fn prompt_and_graphs(trace: &Trace, structure: &Structure) -> Option<Vec<PhaseInput>> {
-    const NODES_MIN: usize = 20;
-    const LAUNCHES_MIN: usize = 3;
     let phases = &structure.phases;
     let is_open = matches!(phases.source, PhaseSource::Whole | PhaseSource::Shapes);
     let is_known = !is_open || phases.are_of_devices();
-    if is_known || structure.program.is_training() || !reads_tokens(trace) {
+    if is_known || structure.program.computes_gradients() || !runs_model(trace) {
         return None;
     }
-    let passes = ForwardPasses::of(trace)?.passes;
+    let passes = ForwardPasses::of_trace(trace)?.passes;
     // Shapes show the prompt alone: operators of a graph are not recorded when it is launched.
     if phases.source == PhaseSource::Shapes && passes.len() != 1 {
         return None;
@@ -197,7 +193,7 @@ fn prompt_and_graphs(trace: &Trace, structure: &Structure) -> Option<Vec<PhaseIn
     let steps = launches.iter().filter(|(_, nodes)| 2 * nodes >= most);
     let steps: Vec<i64> = steps.map(|(start, _)| *start).collect();
     let begin = steps.iter().copied().min()?;
-    if most < NODES_MIN || steps.len() < LAUNCHES_MIN || begin < last {
+    if most < DECODE_GRAPH_NODES_MIN || steps.len() < DECODE_GRAPH_LAUNCHES_MIN || begin < last {
         return None;
     }
     let ends = hosts.start.iter().zip(hosts.duration.iter());
@@ -208,7 +204,7 @@ fn prompt_and_graphs(trace: &Trace, structure: &Structure) -> Option<Vec<PhaseIn
         phase,
         label: None,
         windows: PhaseWindows {
-            windows: vec![Window { start, end }],
+            windows: vec![HostWindow { start, end }],
             steps,
         },
         plain_ns: None,
@@ -237,12 +233,7 @@ fn begin_with_preparation(trace: &Trace, inputs: &mut [PhaseInput]) {
     };
     let before = (0..hosts.len())
         .filter(|&row| hosts.thread[row] == thread && hosts.start[row] < first.start);
-    let starts_up = |row: usize| {
-        let name = trace.text(hosts.name[row]);
-        let loads = ["ModuleLoad", "LibraryLoad"];
-        is_memory_call(name) || loads.iter().any(|part| name.contains(part))
-    };
-    if before.clone().any(starts_up) {
+    if before.clone().any(|row| is_of_start(trace, row)) {
         return;
     }
     let operators = before.filter(is_operator);
@@ -254,18 +245,29 @@ fn begin_with_preparation(trace: &Trace, inputs: &mut [PhaseInput]) {
     }
 }
 
+/// Whether a row takes memory from the driver or loads code, as when a program starts.
+fn is_of_start(trace: &Trace, row: usize) -> bool {
+    let name = trace.text(trace.hosts.name[row]);
+    let loads = ["ModuleLoad", "LibraryLoad"];
+    is_memory_call(name) || loads.iter().any(|part| name.contains(part))
+}
+
+fn starts_up(trace: &Trace) -> bool {
+    (0..trace.hosts.len()).any(|row| is_of_start(trace, row))
+}
+
 /// Labels of phases on one of several devices end in its name.
-fn is_labelled(found: &PhaseAnalysis, phase: &TracePhase) -> bool {
-    match (&found.label, &phase.label) {
+fn is_labelled(judged: &PhaseAnalysis, phase: &TracePhase) -> bool {
+    match (&judged.label, &phase.label) {
         (None, None) => true,
-        (Some(found), Some(label)) => found.starts_with(label.as_str()),
-        (Some(found), None) => found.starts_with(phase.phase.name()),
+        (Some(judged), Some(label)) => judged.starts_with(label.as_str()),
+        (Some(judged), None) => judged.starts_with(phase.phase.name()),
         (None, Some(_)) => false,
     }
 }
 
 /// Steps where ranges or an engine show each; 0 where nothing does.
-fn steps(phase: RunPhase, included: &[&Interval]) -> u64 {
+fn shown_steps(phase: RunPhase, included: &[&PhaseInterval]) -> u64 {
     let shown: u64 = included
         .iter()
         .map(|interval| interval.steps.len() as u64)
@@ -279,32 +281,48 @@ fn steps(phase: RunPhase, included: &[&Interval]) -> u64 {
     }
 }
 
-/// When the host launched the work of a window. Windows that patterns of kernels show are times of the device: their host time
+/// When the host launched the work of windows. Windows that patterns of kernels show are times of the device: their host time
 /// goes from the first launch of their own work to that of the next window.
-fn host_window(trace: &Trace, structure: &Structure, window: usize) -> Option<Window> {
-    let phases = &structure.phases;
-    if phases.by_launch() {
-        let (start, end) = phases.host_window(window);
-        return Some(Window { start, end });
+struct HostWindows<'a> {
+    structure: &'a Structure,
+    /// By window: the first launch of its work, where windows are times of the device.
+    first_launches: Vec<Option<i64>>,
+    /// When the last event of the host ends.
+    host_end: Option<i64>,
+}
+
+impl<'a> HostWindows<'a> {
+    fn of_structure(trace: &Trace, structure: &'a Structure) -> Self {
+        let hosts = &trace.hosts;
+        let ends = hosts.start.iter().zip(hosts.duration.iter());
+        let mut windows = Self {
+            structure,
+            first_launches: vec![None; structure.phases.windows.len()],
+            host_end: ends.map(|(start, duration)| start + duration).max(),
+        };
+        for event in 0..structure.events.all().len() {
+            let window = structure.windows.window_of(event);
+            let launch = structure.calls.call(event);
+            if let (Some(window), Some(call)) = (window, launch) {
+                let start = hosts.start[call as usize];
+                let first = windows.first_launches[window].get_or_insert(start);
+                *first = (*first).min(start);
+            }
+        }
+        windows
     }
-    let first = |window: usize| {
-        let events = structure.events.all().iter().enumerate();
-        let own = events.filter(|(index, _)| structure.windows.get(*index) == Some(window));
-        let calls = own.filter_map(|(index, _)| structure.calls.call(index));
-        calls.map(|call| trace.hosts.start[call as usize]).min()
-    };
-    let start = first(window)?;
-    let next = phases
-        .windows
-        .get(window + 1)
-        .and_then(|_| first(window + 1));
-    let end = if let Some(next) = next {
-        next
-    } else {
-        let ends = trace.hosts.start.iter().zip(trace.hosts.duration.iter());
-        ends.map(|(start, duration)| start + duration).max()?
-    };
-    (end > start).then_some(Window { start, end })
+
+    fn of_window(&self, window: usize) -> Option<HostWindow> {
+        let phases = &self.structure.phases;
+        if phases.by_launch() {
+            let (start, end) = phases.host_window(window);
+            return Some(HostWindow { start, end });
+        }
+        let start = self.first_launches[window]?;
+        let next = self.first_launches.get(window + 1).copied().flatten();
+        let end = next.or(self.host_end)?;
+        (end > start).then_some(HostWindow { start, end })
+    }
 }
 
 /// The format of weights that the model's config states.

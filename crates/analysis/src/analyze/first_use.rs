@@ -3,7 +3,7 @@
 use llmprof_record::kernel_name::Category;
 use llmprof_units::{Nanos, stats::upper_median};
 
-use crate::matching::lanes::Lane;
+use crate::matching::lanes::WorkLane;
 use crate::phase_facts::{FirstInstance, NewLengths, PhaseInstance};
 use crate::thresholds::{
     ATTENTION_WAIT_MIN_NS, ATTENTION_WAIT_MIN_RATIO, FIRST_USE_MIN_RATIO, SAME_WORK_MAX_RATIO,
@@ -41,11 +41,11 @@ pub(crate) struct AttentionWaits {
 }
 
 impl AttentionWaits {
-    /// Adds those of one interval.
-    pub(crate) fn add(&mut self, lane: &Lane, window: (i64, i64)) {
+    /// Adds the waits of one interval.
+    pub(crate) fn add_interval(&mut self, lane: &WorkLane, window: (i64, i64)) {
         let mut covered = window.0;
-        for item in &lane.items[lane.around(window)] {
-            if item.inside(window).is_none() {
+        for item in &lane.items[lane.items_around(window)] {
+            if item.time_inside(window).is_none() {
                 continue;
             }
             if item.category == Category::Attention && item.start >= window.0 {
@@ -55,20 +55,20 @@ impl AttentionWaits {
         }
     }
 
-    /// Those far above the usual wait, which is the median of these and `others`.
-    pub(crate) fn unusual(&self, others: &Self) -> Option<NewLengths> {
+    /// Sums the waits far above the usual one, which is the median of these and `others`.
+    pub(crate) fn find_unusual(&self, others: &Self) -> Option<NewLengths> {
         let mut all: Vec<i64> = self.waits.iter().chain(&others.waits).copied().collect();
         let usual = upper_median(&mut all)?;
         let least = ATTENTION_WAIT_MIN_NS.max(usual.saturating_mul(ATTENTION_WAIT_MIN_RATIO));
-        let mut found = NewLengths {
+        let mut lengths = NewLengths {
             usual_ns: Nanos(usual),
             ..NewLengths::default()
         };
         for &wait in self.waits.iter().filter(|&&wait| wait >= least) {
-            found.waits += 1;
-            found.time_ns.0 = found.time_ns.0.saturating_add(wait - usual);
+            lengths.waits += 1;
+            lengths.time_ns.0 = lengths.time_ns.0.saturating_add(wait - usual);
         }
-        (found.waits > 0).then_some(found)
+        (lengths.waits > 0).then_some(lengths)
     }
 }
 
@@ -118,11 +118,11 @@ mod tests {
         let mut waits = vec![100_000; 23];
         waits.push(58_000_000);
         let waits = AttentionWaits { waits };
-        let found = waits.unusual(&AttentionWaits::default()).unwrap();
-        assert_eq!((found.waits, found.time_ns), (1, Nanos(57_900_000)));
+        let lengths = waits.find_unusual(&AttentionWaits::default()).unwrap();
+        assert_eq!((lengths.waits, lengths.time_ns), (1, Nanos(57_900_000)));
         let even = AttentionWaits {
             waits: vec![58_000_000; 24],
         };
-        assert_eq!(even.unusual(&AttentionWaits::default()), None);
+        assert_eq!(even.find_unusual(&AttentionWaits::default()), None);
     }
 }

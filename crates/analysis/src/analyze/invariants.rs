@@ -6,12 +6,10 @@ use llmprof_record::issue::{Issue, IssueCode};
 use crate::bottleneck::{PhaseSignals, classify};
 use crate::phase_analysis::PhaseAnalysis;
 use crate::roofline::Utilization;
-
-/// A clock that counts whole nanoseconds, and peaks that are stated with three digits.
-const TOLERANCE: f64 = 1.005;
+use crate::thresholds::ROOFLINE_TOLERANCE_RATIO;
 
 /// Checks a phase. Where its work cannot have been done in its time, everything that compares the two is taken out.
-pub(super) fn check(phase: &mut PhaseAnalysis, signals: &PhaseSignals) -> Option<Issue> {
+pub(super) fn check_phase(phase: &mut PhaseAnalysis, signals: &PhaseSignals) -> Option<Issue> {
     let broken = phase
         .utilization
         .as_ref()
@@ -46,5 +44,5 @@ fn above_one(used: &Utilization) -> Option<(&'static str, f64)> {
     [("MFU", used.mfu), ("MBU", mbu)]
         .into_iter()
         .filter_map(|(name, share)| Some((name, share?)))
-        .find(|(_, share)| *share > TOLERANCE)
+        .find(|(_, share)| *share > ROOFLINE_TOLERANCE_RATIO)
 }

@@ -1,21 +1,16 @@
 //! The device whose peaks a record is judged by.
 
+use crate::thresholds::{
+    DEVICE_CLOCK_MAX_OFF_SHARE, DEVICE_MEMORY_MAX_RATIO, DEVICE_MEMORY_MIN_RATIO,
+};
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::run::RunRecord;
 use llmprof_record::trace::DeviceProperties;
 use llmprof_theory::device::{Catalog, Device, DeviceKind};
 
-/// Clocks of one device differ by less, as drivers round them; those of an MI350X and an MI355X by 9 %.
-const CLOCK_MAX_OFF: f64 = 0.01;
-/// Memory that a driver reports ÷ that of a data sheet, whose gigabytes are 10⁹ or 2³⁰ bytes: 1.065 of an H200's 141 GB
-/// (`fixtures/h200`) and of a V100's 32 GB, 1.074 of an MI300X's 192 GB (`ranks_dlrm`, `sglang_mi300` of `fixtures/public`). ECC keeps
-/// 1/16 of GDDR memory (nvidia-smi(1), ECC Mode).
-const LEAST_MEMORY: f64 = 15.0 / 16.0;
-const MOST_MEMORY: f64 = (1_u64 << 30) as f64 / 1e9 + 0.005;
-
 /// The device whose peaks a record is judged by.
 #[derive(Default)]
-pub struct Judged {
+pub struct JudgedDevice {
     pub device: Option<Device>,
     /// Where the trace names or describes a device that is not known: what it says. Where a device is known by its figures alone:
     /// which figures.
@@ -23,26 +18,26 @@ pub struct Judged {
 }
 
 /// `device` where it is given, the record's own, or the one that its trace names or describes.
-pub fn judged_device(record: &RunRecord, device: Option<&Device>) -> Judged {
+pub fn judged_device(record: &RunRecord, device: Option<&Device>) -> JudgedDevice {
     let devices = record.trace().map(|trace| trace.devices.as_slice());
     let devices = devices.unwrap_or_default();
     let mut names = devices.iter().map(|device| &device.name);
     let name = names.find(|name| !name.is_empty());
     if let Some(device) = device.or(record.device.as_ref()) {
-        return Judged {
+        return JudgedDevice {
             issue: name.and_then(|name| other_device(device, name)),
             device: Some(device.clone()),
         };
     }
     let Some(name) = name else {
-        return devices.first().map(described).unwrap_or_default();
+        return devices.first().map(device_by_figures).unwrap_or_default();
     };
     match Catalog::embedded().by_driver_name(name) {
-        Ok(device) => Judged {
+        Ok(device) => JudgedDevice {
             device: Some(device),
             issue: None,
         },
-        Err(_) => Judged {
+        Err(_) => JudgedDevice {
             device: None,
             issue: Some(Issue::warning(IssueCode::HardwareUnknown).with("name", name.as_str())),
         },
@@ -62,9 +57,9 @@ fn other_device(given: &Device, recorded: &str) -> Option<Issue> {
 
 /// The only device of the catalog with as many multiprocessors and as much memory, and of several the one with the same clock (MI350X
 /// and MI355X differ in nothing else). HIP traces often have no name.
-fn described(properties: &DeviceProperties) -> Judged {
+fn device_by_figures(properties: &DeviceProperties) -> JudgedDevice {
     let (Some(units), Some(memory)) = (properties.sm_count, properties.memory_bytes) else {
-        return Judged::default();
+        return JudgedDevice::default();
     };
     let vendor = match properties.warp_size {
         Some(64) => Some("AMD"),
@@ -80,41 +75,47 @@ fn described(properties: &DeviceProperties) -> Judged {
             && vendor.is_none_or(|vendor| device.vendor == vendor)
             && count == Some(f64::from(units))
             && capacity.is_some_and(|capacity| {
-                (LEAST_MEMORY..=MOST_MEMORY).contains(&(memory.0 as f64 / capacity))
+                (DEVICE_MEMORY_MIN_RATIO..=DEVICE_MEMORY_MAX_RATIO)
+                    .contains(&(memory.0 as f64 / capacity))
             })
     };
     let entries = catalog.entries();
     let known = entries
         .iter()
         .filter_map(|entry| catalog.by_name(&entry.name).ok());
-    let mut found: Vec<Device> = known.filter(fits).collect();
-    if let Some(clock) = properties.clock_hz.filter(|_| found.len() > 1) {
+    let mut candidates: Vec<Device> = known.filter(fits).collect();
+    if let Some(clock) = properties.clock_hz.filter(|_| candidates.len() > 1) {
         let near = |device: &Device| {
             let boost = device.clocks_hz.get("boost");
-            boost.is_some_and(|boost| (boost.value.0 / clock as f64 - 1.0).abs() < CLOCK_MAX_OFF)
+            boost.is_some_and(|boost| {
+                (boost.value.0 / clock as f64 - 1.0).abs() < DEVICE_CLOCK_MAX_OFF_SHARE
+            })
         };
-        found.retain(near);
+        candidates.retain(near);
     }
     let figures = |issue: Issue| issue.with("units", units).with("memory_bytes", memory.0);
-    match found.len() {
-        0 => Judged {
+    match candidates.len() {
+        0 => JudgedDevice {
             device: None,
             issue: Some(figures(Issue::warning(IssueCode::HardwareNotDescribed))),
         },
         1 => {
-            let device = found.pop();
+            let device = candidates.pop();
             let name = device.as_ref().map_or("", |device| device.name.as_str());
             let issue = Issue::info(IssueCode::HardwareByFigures).with("device", name);
-            Judged {
+            JudgedDevice {
                 issue: Some(figures(issue)),
                 device,
             }
         }
         _ => {
-            let names: Vec<&str> = found.iter().map(|device| device.name.as_str()).collect();
+            let names: Vec<&str> = candidates
+                .iter()
+                .map(|device| device.name.as_str())
+                .collect();
             let issue =
                 Issue::warning(IssueCode::HardwareAmbiguous).with("devices", names.join(", "));
-            Judged {
+            JudgedDevice {
                 device: None,
                 issue: Some(figures(issue)),
             }
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
 
     fn of(units: u32, memory: u64, warp_size: u32) -> (Option<String>, Option<IssueCode>) {
-        let judged = described(&DeviceProperties {
+        let judged = device_by_figures(&DeviceProperties {
             sm_count: Some(units),
             memory_bytes: Some(Bytes(memory)),
             warp_size: Some(warp_size),
@@ -169,7 +170,7 @@ mod tests {
             none(IssueCode::HardwareNotDescribed)
         );
         let clocked = |megahertz: u64| {
-            let judged = described(&DeviceProperties {
+            let judged = device_by_figures(&DeviceProperties {
                 sm_count: Some(256),
                 memory_bytes: Some(Bytes(309_220_868_096)),
                 warp_size: Some(64),
@@ -182,7 +183,7 @@ mod tests {
         assert_eq!(clocked(2400).as_deref(), Some("mi355x"));
         assert_eq!(clocked(0), None);
         assert_eq!(clocked(1700), None);
-        let nothing = described(&DeviceProperties::default());
+        let nothing = device_by_figures(&DeviceProperties::default());
         assert!(nothing.device.is_none() && nothing.issue.is_none());
     }
 }

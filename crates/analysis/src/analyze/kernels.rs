@@ -7,25 +7,26 @@ use llmprof_record::trace::{StrId, ThreadId, Trace};
 use llmprof_units::Nanos;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::analyze::phase_intervals::Interval;
-use crate::analyze::tracing::Tracing;
-use crate::matching::kernel_table::{Purpose, WorkGroup, purpose};
-use crate::matching::lanes::{Item, Lane};
+use crate::analyze::phase_intervals::PhaseInterval;
+use crate::analyze::tracing::TraceContext;
+use crate::matching::kernel_table::{KernelPurpose, WorkGroup, kernel_purpose};
+use crate::matching::lanes::{Item, WorkLane};
 use crate::phase_facts::{CategoryTime, Glue, PhaseKernel};
+use crate::row_order::{sort_descending, sort_descending_named};
 use crate::timeline::device_events::Class;
-use crate::timeline::intervals::{add, union_length};
+use crate::timeline::intervals::{add_saturating, union_length};
 
 /// Kernels of a phase that are named.
-const MOST_KERNELS: usize = 20;
+const KERNELS_LISTED_MAX: usize = 20;
 
-impl Tracing<'_> {
+impl TraceContext<'_> {
     /// The kernels of some intervals that neither multiply by weights nor attend; absent for the host, where a graph hides
     /// its kernels, and for programs that run no model.
-    pub(crate) fn glue(&self, included: &[&Interval], lane: &Lane) -> Option<Glue> {
+    pub(crate) fn glue(&self, included: &[&PhaseInterval], lane: &WorkLane) -> Option<Glue> {
         lane.device?;
         let mut glue = Glue::default();
         let mut heavy = 0_u64;
-        for (item, time) in computing(included, lane) {
+        for (item, time) in computing_kernels(included, lane) {
             if item.whole_graph {
                 return None;
             }
@@ -36,13 +37,13 @@ impl Tracing<'_> {
                     WorkGroup::Products | WorkGroup::Attention | WorkGroup::Convolutions
                 )
             };
-            let is_glue = match purpose(item.category, name) {
-                Purpose::Operators(group) if is_heavy(group) => {
+            let is_glue = match kernel_purpose(item.category, name) {
+                KernelPurpose::Operators(group) if is_heavy(group) => {
                     heavy += 1;
                     false
                 }
-                Purpose::Operators(_) | Purpose::Extra => true,
-                Purpose::Unknown => false,
+                KernelPurpose::Operators(_) | KernelPurpose::Extra => true,
+                KernelPurpose::Unknown => false,
             };
             if is_glue {
                 glue.kernels += 1;
@@ -55,14 +56,18 @@ impl Tracing<'_> {
     }
 
     /// The kernels of some intervals with most time.
-    pub(super) fn longest_kernels(&self, included: &[&Interval], lane: &Lane) -> Vec<PhaseKernel> {
+    pub(super) fn longest_kernels(
+        &self,
+        included: &[&PhaseInterval],
+        lane: &WorkLane,
+    ) -> Vec<PhaseKernel> {
         if lane.device.is_none() {
             return Vec::new();
         }
         let mut sums: FxHashMap<StrId, (Category, u64, i64)> = FxHashMap::default();
         for interval in included {
-            for item in &lane.items[lane.around(interval.window())] {
-                let time = item.kernel.and(item.inside(interval.window()));
+            for item in &lane.items[lane.items_around(interval.window())] {
+                let time = item.kernel.and(item.time_inside(interval.window()));
                 let Some(time) = time else { continue };
                 let sum = sums.entry(item.name).or_insert((item.category, 0, 0));
                 sum.1 += 1;
@@ -78,18 +83,21 @@ impl Tracing<'_> {
                 time_ns: Nanos(time),
             })
             .collect();
-        rows.sort_by(|a, b| b.time_ns.cmp(&a.time_ns).then_with(|| a.name.cmp(&b.name)));
-        rows.truncate(MOST_KERNELS);
+        sort_descending_named(&mut rows, |row| (row.time_ns.0, &row.name));
+        rows.truncate(KERNELS_LISTED_MAX);
         rows
     }
 
     /// The time of a phase's kernels by category, the longest first.
-    pub(super) fn category_times(included: &[&Interval], lane: &Lane) -> Vec<CategoryTime> {
+    pub(super) fn category_times(
+        included: &[&PhaseInterval],
+        lane: &WorkLane,
+    ) -> Vec<CategoryTime> {
         let mut sums: BTreeMap<Category, i64> = BTreeMap::new();
         for interval in included {
-            for item in &lane.items[lane.around(interval.window())] {
-                if let Some(time) = item.kernel.and(item.inside(interval.window())) {
-                    add(sums.entry(item.category).or_default(), time);
+            for item in &lane.items[lane.items_around(interval.window())] {
+                if let Some(time) = item.kernel.and(item.time_inside(interval.window())) {
+                    add_saturating(sums.entry(item.category).or_default(), time);
                 }
             }
         }
@@ -98,7 +106,7 @@ impl Tracing<'_> {
             time_ns: Nanos(time),
         });
         let mut rows: Vec<CategoryTime> = rows.collect();
-        rows.sort_by_key(|row| std::cmp::Reverse(row.time_ns));
+        sort_descending(&mut rows, |row| row.time_ns.0);
         rows
     }
 
@@ -106,8 +114,8 @@ impl Tracing<'_> {
     /// design.
     pub(super) fn small_kernels(
         &self,
-        included: &[&Interval],
-        lane: &Lane,
+        included: &[&PhaseInterval],
+        lane: &WorkLane,
         busy: i64,
     ) -> Option<f64> {
         let device = lane.device?;
@@ -122,7 +130,7 @@ impl Tracing<'_> {
         for interval in included {
             let (start, end) = interval.window();
             let mut small: Vec<(i64, i64)> = Vec::new();
-            for item in &lane.items[lane.around(interval.window())] {
+            for item in &lane.items[lane.items_around(interval.window())] {
                 let computes = item.class == Class::Compute && !item.whole_graph;
                 let Some(row) = item.kernel.filter(|_| computes) else {
                     continue;
@@ -131,7 +139,7 @@ impl Tracing<'_> {
                     .iter()
                     .map(|&size| f64::from(size))
                     .product();
-                if blocks > 0.0 && blocks < units && item.inside(interval.window()).is_some() {
+                if blocks > 0.0 && blocks < units && item.time_inside(interval.window()).is_some() {
                     small.push((item.start.max(start), item.end.min(end)));
                 }
             }
@@ -143,18 +151,25 @@ impl Tracing<'_> {
 }
 
 /// How many kernels belong to some intervals: launched in them where ranges are the phases, else begun in them.
-pub(super) fn kernels(included: &[&Interval], lane: &Lane) -> u64 {
+pub(super) fn count_kernels(included: &[&PhaseInterval], lane: &WorkLane) -> u64 {
     let windows: FxHashSet<usize> = included.iter().map(|interval| interval.window).collect();
     let is_kernel = |item: &&Item| matches!(item.class, Class::Compute | Class::Communication);
-    let own = |item: &&Item| item.window.is_some_and(|window| windows.contains(&window));
+    let own = |item: &&Item| {
+        item.window()
+            .is_some_and(|window| windows.contains(&window))
+    };
     lane.items.iter().filter(is_kernel).filter(own).count() as u64
 }
 
 /// How many kernels of some intervals ran in graphs: they are nodes of one, or a launch of a graph started them. Kineto writes
 /// no nodes on ROCm.
-pub(crate) fn in_graphs(trace: &Trace, included: &[&Interval], lane: &Lane) -> u64 {
+pub(crate) fn count_graph_kernels(
+    trace: &Trace,
+    included: &[&PhaseInterval],
+    lane: &WorkLane,
+) -> u64 {
     let launches = graph_launches(trace);
-    computing(included, lane)
+    computing_kernels(included, lane)
         .filter(|(item, _)| {
             let launched = |place| launches.contains(&place);
             item.node.is_some() || item.place.is_some_and(launched)
@@ -178,15 +193,15 @@ fn graph_launches(trace: &Trace) -> FxHashSet<(ThreadId, i64)> {
 }
 
 /// Kernels that compute and belong to the intervals, each with its time in its interval.
-fn computing<'a>(
-    included: &'a [&Interval],
-    lane: &'a Lane,
+fn computing_kernels<'a>(
+    included: &'a [&PhaseInterval],
+    lane: &'a WorkLane,
 ) -> impl Iterator<Item = (&'a Item, i64)> + 'a {
     included.iter().flat_map(|interval| {
-        lane.items[lane.around(interval.window())]
+        lane.items[lane.items_around(interval.window())]
             .iter()
             .filter(|item| item.class == Class::Compute && item.kernel.is_some())
-            .filter(|item| item.window == Some(interval.window))
-            .filter_map(|item| Some((item, item.inside(interval.window())?)))
+            .filter(|item| item.window() == Some(interval.window))
+            .filter_map(|item| Some((item, item.time_inside(interval.window())?)))
     })
 }

@@ -1,19 +1,23 @@
 //! What other devices of a trace do while one of them idles.
 
-use crate::analyze::phase_intervals::Interval;
-use crate::matching::lanes::Lane;
+use crate::analyze::phase_intervals::PhaseInterval;
+use crate::matching::lanes::WorkLane;
 use crate::timeline::intervals::union_length;
 
 /// Part of the wall time in which lane `number` does nothing and another one works; nothing where there is no other.
-pub(super) fn busy_elsewhere(lanes: &[Lane], number: usize, included: &[&Interval]) -> Option<f64> {
+pub(super) fn busy_elsewhere(
+    lanes: &[WorkLane],
+    number: usize,
+    included: &[&PhaseInterval],
+) -> Option<f64> {
     if lanes.len() < 2 {
         return None;
     }
     let (mut elsewhere, mut wall) = (0_i64, 0_i64);
     for interval in included {
         let (start, end) = interval.window();
-        let events = |lane: &Lane| -> Vec<(i64, i64)> {
-            let items = lane.items[lane.around((start, end))].iter();
+        let events = |lane: &WorkLane| -> Vec<(i64, i64)> {
+            let items = lane.items[lane.items_around((start, end))].iter();
             items
                 .map(|item| (item.start.max(start), item.end.min(end)))
                 .filter(|(from, to)| from < to)

@@ -9,20 +9,21 @@ use llmprof_units::{Basis, Nanos};
 use crate::analyze::copies::exposed_copies;
 use crate::analyze::first_use::{AttentionWaits, first_instance};
 use crate::analyze::invariants;
-use crate::analyze::kernels::{in_graphs, kernels};
+use crate::analyze::kernels::{count_graph_kernels, count_kernels};
 use crate::analyze::other_devices::busy_elsewhere;
-use crate::analyze::phase_intervals::{Interval, TracePhase};
+use crate::analyze::phase_intervals::{PhaseInterval, TracePhase};
 use crate::analyze::plain::{between_slices, plain_time};
-use crate::analyze::tracing::Tracing;
+use crate::analyze::tracing::TraceContext;
 use crate::bottleneck::{ClassReason, Classification, PhaseSignals, classify};
 use crate::latency::plain_wall;
 use crate::matching::groups::OperatorGroup;
-use crate::matching::lanes::Lane;
+use crate::matching::lanes::WorkLane;
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phase_facts::{PhaseInstance, TracedPhase};
 use crate::phases::PhaseSource;
 use crate::roofline::{self, Residence, Utilization};
-use crate::stats::Distribution;
+use crate::row_order::sort_descending_named;
+use crate::stats::ValueDistribution;
 use crate::telemetry::throttled_share;
 use crate::thresholds::OPEN_RANGE_MIN_SHARE;
 use crate::timeline::breakdown::DeviceBreakdown;
@@ -32,45 +33,45 @@ use crate::waterfall::Waterfall;
 use crate::waterfall::idle_parts::NamedTime;
 
 /// Host operators that are named.
-const MOST_OPERATORS: usize = 10;
+const OPERATORS_LISTED_MAX: usize = 10;
 
 /// The trace's own analysis of an interval, and the interval's number there; absent for the host.
 type IntervalBreakdown<'b> = Option<(&'b DeviceBreakdown, usize)>;
 
 /// What theory counts for a phase.
 #[derive(Default)]
-struct Work {
+struct PhaseWork {
     cost: Cost,
     roofline: Option<PhaseRoofline>,
     residence: Option<Residence>,
 }
 
-impl Tracing<'_> {
+impl TraceContext<'_> {
     /// The phase on lane `number`, with the passes that it ran.
-    pub(super) fn phase(
+    pub(super) fn analyze_phase(
         &self,
         phase: &TracePhase,
         number: usize,
         issues: &mut Vec<Issue>,
     ) -> (PhaseAnalysis, Vec<Pass>) {
         let lane = &self.lanes[number];
-        let label = self.label(phase, lane);
+        let label = self.phase_label(phase, lane);
         let name = label.as_deref().unwrap_or(phase.phase.name());
-        let mut instances = instances(phase, lane);
+        let mut instances = phase_instances(phase, lane);
         // A collective that waits for other devices is longer for their reasons.
         let first_use = if mostly_communicates(phase, lane) {
             None
         } else {
             first_instance(&mut instances)
         };
-        let included: Vec<&Interval> = phase
+        let included: Vec<&PhaseInterval> = phase
             .intervals
             .iter()
             .zip(&instances)
             .filter(|(_, instance)| !instance.left_out)
             .map(|(interval, _)| interval)
             .collect();
-        let breakdowns = self.breakdowns(&included, lane);
+        let breakdowns = self.interval_breakdowns(&included, lane);
         let waterfall = self.waterfall(&included, number, &breakdowns);
         let mut tables = self.tables(&included, number, waterfall.wall_ns.0);
         let rows = tables.by_kind.iter_mut().chain(&mut tables.by_path);
@@ -81,7 +82,7 @@ impl Tracing<'_> {
             first_use,
             small_kernel_share: self.small_kernels(&included, lane, waterfall.busy_ns.0),
             exposed_copy_share: exposed_copies(&included, lane, waterfall.busy_ns),
-            ..self.traced(&included, number, &breakdowns)
+            ..self.traced_phase(&included, number, &breakdowns)
         };
         if lane.device.is_none() && waterfall.communication_ns.0 > 0 {
             let exposed = waterfall.share(waterfall.exposed_communication_ns);
@@ -99,11 +100,11 @@ impl Tracing<'_> {
             .iter()
             .filter_map(|interval| interval.step.clone())
             .collect();
-        let stated = roofline::Work {
+        let stated = roofline::DecoderWork {
             passes: &passes,
             steps: &steps,
         };
-        let work = self.work(phase.phase, stated, issues);
+        let work = self.counted_work(phase.phase, stated, issues);
         let has_context = steps.iter().all(|step| step.cached_tokens().is_some());
         if !has_context && work.cost.calls > 0 {
             issues.push(Issue::info(IssueCode::RunNoContext).with("phase", name));
@@ -113,18 +114,18 @@ impl Tracing<'_> {
         let plain_total = plain_time(self.record, self.captured, phase.phase, &included, repeats);
         // Without such passes the same steps between slices tell what recording does to them.
         traced.between_slices = self
-            .unrecorded(&included)
+            .lengths_between_slices(&included)
             .filter(|_| plain_total.is_none())
             .and_then(|plain| between_slices(&included, plain));
         let plain_total = plain_total.or_else(|| {
             let ratio = traced.between_slices?.ratio();
             Some(Nanos((waterfall.wall_ns.0 as f64 / ratio).round() as i64))
         });
-        let signals = self.signals(phase.phase, lane, &waterfall, &traced, plain_total);
+        let signals = self.phase_signals(phase.phase, lane, &waterfall, &traced, plain_total);
         let is_partial = included.iter().any(|interval| !interval.is_whole);
         let signals = PhaseSignals {
             busy_elsewhere_share: busy_elsewhere(self.lanes, number, &included),
-            is_cut: signals.is_cut || is_partial && slices::of(self.trace).is_none(),
+            is_cut: signals.is_cut || is_partial && slices::recorded_slices(self.trace).is_none(),
             ..signals
         };
         let mut analysis = PhaseAnalysis {
@@ -158,22 +159,22 @@ impl Tracing<'_> {
         if included.iter().any(|interval| !interval.is_whole) {
             invariants::forget_work(&mut analysis, &signals);
         }
-        self.checked(&mut analysis, name, &signals, lane, issues);
+        self.check_invariants(&mut analysis, name, &signals, lane, issues);
         (analysis, passes)
     }
 
     /// What is known about a phase beside its waterfall.
-    fn signals(
+    fn phase_signals(
         &self,
         phase: RunPhase,
-        lane: &Lane,
+        lane: &WorkLane,
         waterfall: &Waterfall,
         traced: &TracedPhase,
         plain: Option<Nanos>,
     ) -> PhaseSignals {
         let theory = self.theory.as_ref();
         PhaseSignals {
-            throttled_share: self.throttled(phase, lane.device),
+            throttled_share: self.time_throttled(phase, lane.device),
             plain_idle_share: plain.filter(|_| lane.device.is_some()).map(|plain| {
                 let idle = (plain.0 - waterfall.busy_ns.0).max(0);
                 idle as f64 / plain.0.max(1) as f64
@@ -181,7 +182,8 @@ impl Tracing<'_> {
             exposed_communication_share: traced.exposed_communication_share,
             exposed_copy_share: traced.exposed_copy_share,
             small_kernel_share: traced.small_kernel_share,
-            is_host_alone: lane.device.is_none() && !lane.is_exact,
+            lone_host_uses_device: (lane.device.is_none() && !lane.is_exact)
+                .then_some(self.uses_device),
             is_cut: self
                 .trace
                 .issues
@@ -194,52 +196,59 @@ impl Tracing<'_> {
     }
 
     /// Holds a phase against what must be true of it.
-    fn checked(
+    fn check_invariants(
         &self,
         analysis: &mut PhaseAnalysis,
         name: &str,
         signals: &PhaseSignals,
-        lane: &Lane,
+        lane: &WorkLane,
         issues: &mut Vec<Issue>,
     ) {
-        if self.timeline.phase_source == PhaseSource::Whole {
+        let is_host_alone = matches!(analysis.class.why, ClassReason::HostAlone { .. });
+        if self.timeline.phase_source == PhaseSource::Whole && !is_host_alone {
             analysis.class = Classification::unknown(ClassReason::NoPhases);
         }
-        issues.extend(invariants::check(analysis, signals));
+        issues.extend(invariants::check_phase(analysis, signals));
         issues.extend(analysis.waterfall.issues(name));
         if lane.is_exact {
-            issues.extend(mismatched(name, analysis));
+            issues.extend(report_mismatched(name, analysis));
         } else {
-            issues.extend(fused(name, analysis));
+            issues.extend(report_fused(name, analysis));
         }
     }
 
-    fn work(&self, phase: RunPhase, stated: roofline::Work<'_>, issues: &mut Vec<Issue>) -> Work {
+    fn counted_work(
+        &self,
+        phase: RunPhase,
+        stated: roofline::DecoderWork<'_>,
+        issues: &mut Vec<Issue>,
+    ) -> PhaseWork {
         let Some((theory, _)) = &self.theory else {
-            return Work::default();
+            return PhaseWork::default();
         };
         let mut cost = Cost::default();
-        theory.lower(phase, stated, &mut |operator| cost.add_operator(operator));
+        theory.lower_phase(phase, stated, &mut |operator| cost.add_operator(operator));
         let roofline = theory.roofline(phase, stated, issues);
         let roof = self.roof.filter(|_| cost.calls > 0);
-        Work {
+        PhaseWork {
             roofline: roofline.map(|(roofline, _)| roofline),
-            residence: roof.map(|roof| Residence::of(roof, theory.bytes_per_step(phase, stated))),
+            residence: roof
+                .map(|roof| Residence::from_bytes(roof, theory.bytes_per_step(phase, stated))),
             cost,
         }
     }
 
-    fn utilization(&self, work: &Work, wall: Nanos) -> Option<Utilization> {
+    fn utilization(&self, work: &PhaseWork, wall: Nanos) -> Option<Utilization> {
         let roof = self.roof.filter(|_| work.cost.calls > 0)?;
         let roofline = work.roofline.as_ref();
         let level = roofline.map_or(MemoryLevel::Main, |roofline| roofline.memory_level);
-        Some(Utilization::of(roof, &work.cost, wall, level))
+        Some(Utilization::from_cost(roof, &work.cost, wall, level))
     }
 
     /// What the trace shows of some intervals beyond their waterfall.
-    fn traced(
+    fn traced_phase(
         &self,
-        included: &[&Interval],
+        included: &[&PhaseInterval],
         number: usize,
         breakdowns: &[IntervalBreakdown<'_>],
     ) -> TracedPhase {
@@ -256,11 +265,11 @@ impl Tracing<'_> {
             by_identity: lane.is_exact,
             clocks_disagree: self.timeline.clocks_disagree,
             labelled_steps: included.iter().filter(|one| one.step.is_some()).count() as u64,
-            steps: Distribution::of(&steps),
+            steps: ValueDistribution::from_values(&steps),
             step_ns,
-            kernels: kernels(included, lane),
+            kernels: count_kernels(included, lane),
             missing_kernels: included.iter().map(|one| one.missing_kernels).sum(),
-            graph_kernels: in_graphs(self.trace, included, lane),
+            graph_kernels: count_graph_kernels(self.trace, included, lane),
             glue: self.glue(included, lane),
             in_modules_ns: self.in_modules(included, number),
             host_operators: host_operators(breakdowns),
@@ -268,24 +277,24 @@ impl Tracing<'_> {
             exposed_communication_share: exposed_communication(included, breakdowns),
             longest_kernels: self.longest_kernels(included, lane),
             categories: Self::category_times(included, lane),
-            copies: self.copies(included, lane),
+            copies: self.sum_copies(included, lane),
             training: self
                 .training
                 .filter(|_| self.program.of_device(lane.device).is_training())
-                .and_then(|places| places.parts(included, lane)),
+                .and_then(|places| places.sum_parts(included, lane)),
             ..TracedPhase::default()
         }
     }
 
     /// Ranges that are open while nothing runs. Those of a run that llmprof measured are its own, around every module.
-    fn idle_ranges(&self, included: &[&Interval], lane: &Lane) -> Vec<NamedTime> {
+    fn idle_ranges(&self, included: &[&PhaseInterval], lane: &WorkLane) -> Vec<NamedTime> {
         if self.captured.is_some() {
             return Vec::new();
         }
         let mut gaps = Vec::new();
         for interval in included {
             let mut reached = interval.start;
-            for item in &lane.items[lane.around(interval.window())] {
+            for item in &lane.items[lane.items_around(interval.window())] {
                 if item.start > reached {
                     gaps.push((reached, item.start));
                 }
@@ -304,7 +313,7 @@ impl Tracing<'_> {
     }
 
     /// How long intervals of the same name took between slices.
-    fn unrecorded(&self, included: &[&Interval]) -> Option<&[i64]> {
+    fn lengths_between_slices(&self, included: &[&PhaseInterval]) -> Option<&[i64]> {
         let name = included.first()?.name;
         let is_one = included.iter().all(|one| one.name == name);
         let lengths = self.plain.get(self.names.get(name)?)?;
@@ -312,7 +321,7 @@ impl Tracing<'_> {
     }
 
     /// How often the phase ran as a whole. Steps that are phases of their own make up one decode for each prefill.
-    fn repeats(&self, phase: &TracePhase, included: &[&Interval]) -> i64 {
+    fn repeats(&self, phase: &TracePhase, included: &[&PhaseInterval]) -> i64 {
         let steps = phase.phase == RunPhase::Decode
             && included.iter().all(|interval| {
                 let length = interval.steps.first().copied();
@@ -325,7 +334,7 @@ impl Tracing<'_> {
     }
 
     /// Part of the time below its clock, where telemetry saw the device in the phase.
-    fn throttled(&self, phase: RunPhase, device: Option<u32>) -> Option<f64> {
+    fn time_throttled(&self, phase: RunPhase, device: Option<u32>) -> Option<f64> {
         let captured = self.captured.map(|pass| &self.record.passes[pass]);
         let of_pass = self.record.samples.as_ref().zip(captured);
         let of_pass = of_pass.and_then(|(samples, pass)| throttled_share(samples, pass));
@@ -338,7 +347,7 @@ impl Tracing<'_> {
     }
 
     /// What to call the phase: its label, and the device where there are several.
-    fn label(&self, phase: &TracePhase, lane: &Lane) -> Option<String> {
+    fn phase_label(&self, phase: &TracePhase, lane: &WorkLane) -> Option<String> {
         let several = self.lanes.len() > 1;
         match (lane.device.filter(|_| several), &phase.label) {
             (Some(device), label) => {
@@ -350,14 +359,19 @@ impl Tracing<'_> {
     }
 
     /// What the trace's own analysis says of the intervals, each with its number in the phase.
-    fn breakdowns<'b>(&'b self, included: &[&Interval], lane: &Lane) -> Vec<IntervalBreakdown<'b>> {
+    fn interval_breakdowns<'b>(
+        &'b self,
+        included: &[&PhaseInterval],
+        lane: &WorkLane,
+    ) -> Vec<IntervalBreakdown<'b>> {
         included
             .iter()
             .map(|interval| {
                 // Phases of which nothing was recorded have no row.
                 let name = self.names.get(interval.name)?;
                 let row = self.timeline.phases.iter().find(|row| row.name == *name)?;
-                let of_device = |found: &&DeviceBreakdown| Some(found.device) == lane.device;
+                let of_device =
+                    |breakdown: &&DeviceBreakdown| Some(breakdown.device) == lane.device;
                 let breakdown = row.devices.iter().find(of_device)?;
                 Some((breakdown, interval.order))
             })
@@ -365,14 +379,14 @@ impl Tracing<'_> {
     }
 
     /// Whether ranges of modules decided in any of these intervals.
-    fn by_module(&self, included: &[&Interval]) -> bool {
+    fn by_module(&self, included: &[&PhaseInterval]) -> bool {
         let windows = &self.matching.with_modules;
         included
             .iter()
             .any(|interval| windows.contains(&interval.window))
     }
 
-    fn in_modules(&self, included: &[&Interval], number: usize) -> Option<Nanos> {
+    fn in_modules(&self, included: &[&PhaseInterval], number: usize) -> Option<Nanos> {
         if !self.by_module(included) {
             return None;
         }
@@ -380,9 +394,9 @@ impl Tracing<'_> {
         let lane = &self.lanes[number];
         let mut time = 0_i64;
         for interval in included {
-            for index in lane.around(interval.window()) {
+            for index in lane.items_around(interval.window()) {
                 if inside[index] {
-                    let clipped = lane.items[index].inside(interval.window());
+                    let clipped = lane.items[index].time_inside(interval.window());
                     time = time.saturating_add(clipped.unwrap_or(0));
                 }
             }
@@ -401,11 +415,11 @@ fn expect_experts(analysis: &mut PhaseAnalysis) {
 }
 
 /// Whether communication takes most of the time of a phase's events.
-fn mostly_communicates(phase: &TracePhase, lane: &Lane) -> bool {
+fn mostly_communicates(phase: &TracePhase, lane: &WorkLane) -> bool {
     let (mut exchanged, mut all) = (0_i64, 0_i64);
     for interval in &phase.intervals {
-        for item in &lane.items[lane.around(interval.window())] {
-            let time = item.inside(interval.window()).unwrap_or(0);
+        for item in &lane.items[lane.items_around(interval.window())] {
+            let time = item.time_inside(interval.window()).unwrap_or(0);
             all = all.saturating_add(time);
             if item.class == Class::Communication {
                 exchanged = exchanged.saturating_add(time);
@@ -416,15 +430,15 @@ fn mostly_communicates(phase: &TracePhase, lane: &Lane) -> bool {
 }
 
 /// The intervals of a phase with the time of their events.
-fn instances(phase: &TracePhase, lane: &Lane) -> Vec<PhaseInstance> {
+fn phase_instances(phase: &TracePhase, lane: &WorkLane) -> Vec<PhaseInstance> {
     phase
         .intervals
         .iter()
         .map(|interval| {
-            let items = &lane.items[lane.around(interval.window())];
+            let items = &lane.items[lane.items_around(interval.window())];
             let sum = items
                 .iter()
-                .filter_map(|item| item.inside(interval.window()))
+                .filter_map(|item| item.time_inside(interval.window()))
                 .fold(0, i64::saturating_add);
             PhaseInstance {
                 start_ns: Nanos(interval.start),
@@ -455,14 +469,14 @@ fn host_operators(breakdowns: &[IntervalBreakdown<'_>]) -> Vec<NamedTime> {
             });
         }
     }
-    rows.sort_by(|a, b| b.time_ns.cmp(&a.time_ns).then_with(|| a.name.cmp(&b.name)));
-    rows.truncate(MOST_OPERATORS);
+    sort_descending_named(&mut rows, |row| (row.time_ns.0, &row.name));
+    rows.truncate(OPERATORS_LISTED_MAX);
     rows
 }
 
 /// Part of the wall time in which only communication ran; absent where the trace has none.
 fn exposed_communication(
-    included: &[&Interval],
+    included: &[&PhaseInterval],
     breakdowns: &[IntervalBreakdown<'_>],
 ) -> Option<f64> {
     let (mut exposed, mut sum, mut wall) = (0.0, 0.0, 0.0);
@@ -477,7 +491,7 @@ fn exposed_communication(
 }
 
 /// Counts waits for new lengths of the KV cache, in what is judged and in what is left out as first use.
-fn add_waits(traced: &mut TracedPhase, phase: &TracePhase, lane: &Lane) {
+fn add_waits(traced: &mut TracedPhase, phase: &TracePhase, lane: &WorkLane) {
     if lane.device.is_none() {
         return;
     }
@@ -488,16 +502,16 @@ fn add_waits(traced: &mut TracedPhase, phase: &TracePhase, lane: &Lane) {
         } else {
             &mut waits
         };
-        waits.add(lane, interval.window());
+        waits.add_interval(lane, interval.window());
     }
     if let Some(first) = &mut traced.first_use {
-        first.new_lengths = first_waits.unusual(&waits);
+        first.new_lengths = first_waits.find_unusual(&waits);
     }
-    traced.new_lengths = waits.unusual(&first_waits);
+    traced.new_lengths = waits.find_unusual(&first_waits);
 }
 
 /// Operators that have no event of their own, where nothing knows the operator of an event.
-fn fused(name: &str, analysis: &PhaseAnalysis) -> Option<Issue> {
+fn report_fused(name: &str, analysis: &PhaseAnalysis) -> Option<Issue> {
     let missing = analysis.missing.first()?;
     let calls = analysis.missing.iter().map(|missing| missing.calls).sum();
     let issue = Issue::info(IssueCode::RunMissingOperators).with("phase", name);
@@ -506,7 +520,7 @@ fn fused(name: &str, analysis: &PhaseAnalysis) -> Option<Issue> {
 }
 
 /// Calls of known operators that do not agree with theory.
-fn mismatched(name: &str, analysis: &PhaseAnalysis) -> Vec<Issue> {
+fn report_mismatched(name: &str, analysis: &PhaseAnalysis) -> Vec<Issue> {
     let unmatched = analysis.unmatched.first().map(|first| {
         let calls = analysis
             .unmatched

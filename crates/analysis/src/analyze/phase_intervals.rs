@@ -8,15 +8,16 @@ use llmprof_theory::{Pass, Step, Workload};
 
 use crate::labels::{PROFILER_STEP, STEP, ranges_of};
 use crate::phases::{ACCUMULATION_STEP, Phases, TRAINING_STEP};
-use crate::roofline::{Theory, Work};
+use crate::roofline::{DecoderWork, Theory};
+use crate::row_order::sort_ascending;
 use crate::trace::Structure;
 use llmprof_record::run::{RunPhase, RunRecord};
 use rustc_hash::FxHashMap;
 
 /// One interval of a phase.
 #[derive(Clone, Debug)]
-pub(crate) struct Interval {
-    /// Its number in [`Phases::windows`].
+pub(crate) struct PhaseInterval {
+    /// Index of the interval in [`Phases::windows`].
     pub(crate) window: usize,
     pub(crate) start: i64,
     pub(crate) end: i64,
@@ -24,7 +25,7 @@ pub(crate) struct Interval {
     pub(crate) device: Option<u32>,
     /// Its place among the intervals with the same name, and of the same device where they run apart.
     pub(crate) order: usize,
-    /// The number of that name.
+    /// Index of its name in [`Phases::names`].
     pub(crate) name: usize,
     /// Lengths of the steps of decode in it, where ranges show them.
     pub(crate) steps: Vec<i64>,
@@ -40,13 +41,13 @@ pub(crate) struct Interval {
     pub(crate) missing_kernels: u64,
 }
 
-impl Interval {
+impl PhaseInterval {
     pub(crate) fn window(&self) -> (i64, i64) {
         (self.start, self.end)
     }
 
-    pub(crate) fn work(&self) -> Work<'_> {
-        Work {
+    pub(crate) fn work(&self) -> DecoderWork<'_> {
+        DecoderWork {
             passes: &self.passes,
             steps: self.step.as_slice(),
         }
@@ -63,18 +64,19 @@ pub(crate) struct TracePhase {
     pub(crate) phase: RunPhase,
     /// Its name in the trace, where that is not the phase's own.
     pub(crate) label: Option<String>,
-    pub(crate) intervals: Vec<Interval>,
+    pub(crate) intervals: Vec<PhaseInterval>,
 }
 
 impl TracePhase {
     /// What of it concerns a device; nothing where it has no interval there.
     pub(crate) fn on_device(&self, device: Option<u32>) -> Option<Cow<'_, Self>> {
-        let is_here = |interval: &Interval| interval.device.is_none() || interval.device == device;
+        let is_here =
+            |interval: &PhaseInterval| interval.device.is_none() || interval.device == device;
         if self.intervals.iter().all(is_here) {
             return Some(Cow::Borrowed(self));
         }
         let intervals = self.intervals.iter().filter(|one| is_here(one));
-        let intervals: Vec<Interval> = intervals.cloned().collect();
+        let intervals: Vec<PhaseInterval> = intervals.cloned().collect();
         (!intervals.is_empty()).then(|| {
             Cow::Owned(Self {
                 phase: self.phase,
@@ -117,9 +119,9 @@ pub(crate) fn name_repetitions(phases: &mut Phases, workload: &Workload) -> Opti
 }
 
 /// The phases of a trace in order of first use, load and warm-up left out.
-pub(crate) fn intervals(trace: &Trace, structure: &Structure) -> Vec<TracePhase> {
+pub(crate) fn phase_intervals(trace: &Trace, structure: &Structure) -> Vec<TracePhase> {
     let phases = &structure.phases;
-    let mut found: Vec<TracePhase> = Vec::new();
+    let mut trace_phases: Vec<TracePhase> = Vec::new();
     let mut orders: FxHashMap<(usize, Option<u32>), usize> = FxHashMap::default();
     for (window, interval) in phases.windows.iter().enumerate() {
         let next = orders.entry((interval.name, interval.device)).or_default();
@@ -131,22 +133,22 @@ pub(crate) fn intervals(trace: &Trace, structure: &Structure) -> Vec<TracePhase>
         if phase == RunPhase::Load {
             continue;
         }
-        let known = found
+        let known = trace_phases
             .iter()
             .position(|known| known.phase == phase && known.label == label);
         let place = known.unwrap_or_else(|| {
-            found.push(TracePhase {
+            trace_phases.push(TracePhase {
                 phase,
                 label,
                 intervals: Vec::new(),
             });
-            found.len() - 1
+            trace_phases.len() - 1
         });
-        let step = interval.step().map(|step| phases.steps[step].clone());
+        let step = interval.step_index().map(|step| phases.steps[step].clone());
         let name = phases.names[interval.name].as_str();
         let is_named = [STEP, PROFILER_STEP, TRAINING_STEP, ACCUMULATION_STEP].contains(&name);
         let is_step = (is_named || step.is_some()) && interval.is_whole;
-        found[place].intervals.push(Interval {
+        trace_phases[place].intervals.push(PhaseInterval {
             window,
             start: interval.start,
             end: interval.end,
@@ -166,20 +168,20 @@ pub(crate) fn intervals(trace: &Trace, structure: &Structure) -> Vec<TracePhase>
         });
     }
     if phases.are_generation {
-        add_steps(&ranges_of(trace, STEP), phases, &mut found);
+        add_steps(&ranges_of(trace, STEP), phases, &mut trace_phases);
     }
-    found
+    trace_phases
 }
 
 /// Leaves out intervals that were recorded in part, where there are whole ones or theory counts what a whole one holds, with
 /// which a part of a sample cannot be compared.
 pub(crate) fn leave_out_parts(
-    found: &mut Vec<TracePhase>,
+    trace_phases: &mut Vec<TracePhase>,
     is_counted: bool,
     is_sampled: bool,
     issues: &mut Vec<Issue>,
 ) {
-    for phase in found.iter_mut() {
+    for phase in trace_phases.iter_mut() {
         let parts = phase.intervals.iter().filter(|one| !one.is_whole).count();
         let has_whole = parts < phase.intervals.len();
         if parts == 0 || !(has_whole || is_counted && is_sampled) {
@@ -193,11 +195,11 @@ pub(crate) fn leave_out_parts(
             issues.push(issue.counting(parts as u64));
         }
     }
-    found.retain(|phase| !phase.intervals.is_empty());
+    trace_phases.retain(|phase| !phase.intervals.is_empty());
 }
 
 /// Puts the ranges of single steps into the intervals of decode that hold them.
-fn add_steps(steps: &[(i64, i64)], phases: &Phases, found: &mut [TracePhase]) {
+fn add_steps(steps: &[(i64, i64)], phases: &Phases, trace_phases: &mut [TracePhase]) {
     let mut by_window = FxHashMap::<usize, Vec<i64>>::default();
     for &(start, end) in steps {
         if let Some(window) = phases.at_launch(start)
@@ -206,7 +208,10 @@ fn add_steps(steps: &[(i64, i64)], phases: &Phases, found: &mut [TracePhase]) {
             by_window.entry(window).or_default().push(end - start);
         }
     }
-    for interval in found.iter_mut().flat_map(|phase| &mut phase.intervals) {
+    for interval in trace_phases
+        .iter_mut()
+        .flat_map(|phase| &mut phase.intervals)
+    {
         if let Some(steps) = by_window.remove(&interval.window) {
             interval.steps = steps;
         }
@@ -217,7 +222,7 @@ fn add_steps(steps: &[(i64, i64)], phases: &Phases, found: &mut [TracePhase]) {
 ///
 /// A measured pass that says so is believed first; then the number of steps that ranges show; then the workload.
 pub(crate) fn count_passes(
-    found: &mut [TracePhase],
+    trace_phases: &mut [TracePhase],
     trace: &Trace,
     theory: &Theory<'_>,
     record: &RunRecord,
@@ -225,8 +230,8 @@ pub(crate) fn count_passes(
 ) {
     let (model, workload) = (theory.model, theory.workload);
     let context = model.context_tokens(workload);
-    for phase in found.iter_mut() {
-        let stated = stated(phase.phase, record, captured);
+    for phase in trace_phases.iter_mut() {
+        let stated = stated_passes(phase.phase, record, captured);
         let as_many = stated.len() == phase.intervals.len();
         for (index, interval) in phase.intervals.iter_mut().enumerate() {
             let is_stated = as_many && !stated[index].is_empty();
@@ -251,14 +256,14 @@ pub(crate) fn count_passes(
             };
         }
     }
-    follow_steps(found, trace);
+    follow_steps(trace_phases, trace);
 }
 
 /// Single steps that follow each other each find one token more in the cache; prefill begins anew. Steps that were not
 /// recorded count where ranges show them.
-fn follow_steps(found: &mut [TracePhase], trace: &Trace) {
+fn follow_steps(trace_phases: &mut [TracePhase], trace: &Trace) {
     let steps = ranges_of(trace, STEP);
-    let mut beginnings: Vec<i64> = found
+    let mut beginnings: Vec<i64> = trace_phases
         .iter()
         .filter(|phase| phase.phase == RunPhase::Prefill)
         .flat_map(|phase| phase.intervals.iter().map(|interval| interval.start))
@@ -266,7 +271,7 @@ fn follow_steps(found: &mut [TracePhase], trace: &Trace) {
         .collect();
     beginnings.sort_unstable();
     let steps_before = |time: i64| steps.partition_point(|step| step.0 < time) as u64;
-    for phase in found
+    for phase in trace_phases
         .iter_mut()
         .filter(|phase| phase.phase == RunPhase::Decode)
     {
@@ -292,7 +297,7 @@ fn follow_steps(found: &mut [TracePhase], trace: &Trace) {
 }
 
 /// What the captured pass says that the decoder did in the intervals of a phase, in order of time.
-fn stated(phase: RunPhase, record: &RunRecord, captured: Option<usize>) -> Vec<Vec<Pass>> {
+fn stated_passes(phase: RunPhase, record: &RunRecord, captured: Option<usize>) -> Vec<Vec<Pass>> {
     let Some((counted, captured)) = phase.counted().zip(captured) else {
         return Vec::new();
     };
@@ -301,7 +306,7 @@ fn stated(phase: RunPhase, record: &RunRecord, captured: Option<usize>) -> Vec<V
         .iter()
         .filter(|span| span.phase == phase)
         .collect();
-    spans.sort_by_key(|span| span.start_ns);
+    sort_ascending(&mut spans, |span| span.start_ns.0);
     spans
         .iter()
         .map(|span| {
@@ -340,7 +345,7 @@ mod tests {
             range(STEP, 30 + 10 * step, 10);
         }
         let trace = builder.finish();
-        let interval = |start: i64| Interval {
+        let interval = |start: i64| PhaseInterval {
             window: 0,
             start,
             end: start + 10,
@@ -354,13 +359,13 @@ mod tests {
             is_whole: true,
             missing_kernels: 0,
         };
-        let mut found = [TracePhase {
+        let mut phases = [TracePhase {
             phase: RunPhase::Decode,
             label: None,
             intervals: vec![interval(40), interval(70)],
         }];
-        follow_steps(&mut found, &trace);
-        let past: Vec<u64> = found[0]
+        follow_steps(&mut phases, &trace);
+        let past: Vec<u64> = phases[0]
             .intervals
             .iter()
             .map(|one| one.passes[0].past)

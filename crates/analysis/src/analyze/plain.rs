@@ -1,26 +1,26 @@
 //! What the passes without capture took for the work that a trace holds.
 
+use crate::thresholds::MEDIAN_RATIO_MIN_INTERVALS;
 use llmprof_units::Nanos;
 
-use crate::analyze::phase_intervals::Interval;
+use crate::analyze::phase_intervals::PhaseInterval;
 use crate::latency::plain_wall;
 use crate::phase_facts::BetweenSlices;
-use crate::stats::{Distribution, Summary};
+use crate::stats::{RepeatSummary, ValueDistribution};
 use llmprof_record::run::{MeasuredPass, PassKind, PhaseSpan, RunPhase, RunRecord};
 
-/// The least and the largest of six values have the median between them with a probability of 1 − 2 · 2⁻⁶ = 97 %, of five with
-/// 94 %: with fewer than six of either a ratio of medians has no interval of 95 %.
-const FEWEST: usize = 6;
-
 /// What the intervals of a phase took beside those of the same name between slices, whose lengths are `plain`.
-pub(crate) fn between_slices(intervals: &[&Interval], plain: &[i64]) -> Option<BetweenSlices> {
+pub(crate) fn between_slices(intervals: &[&PhaseInterval], plain: &[i64]) -> Option<BetweenSlices> {
     let is_whole = intervals.iter().all(|one| one.is_whole);
-    if !is_whole || intervals.len() < FEWEST || plain.len() < FEWEST {
+    if !is_whole
+        || intervals.len() < MEDIAN_RATIO_MIN_INTERVALS
+        || plain.len() < MEDIAN_RATIO_MIN_INTERVALS
+    {
         return None;
     }
     let median = |lengths: &mut dyn Iterator<Item = i64>| {
         let lengths: Vec<f64> = lengths.map(|length| length as f64).collect();
-        Distribution::of(&lengths).map(|found| Nanos(found.p50.round() as i64))
+        ValueDistribution::from_values(&lengths).map(|lengths| Nanos(lengths.p50.round() as i64))
     };
     let plain_ns = median(&mut plain.iter().copied())?;
     let recorded_ns = median(&mut intervals.iter().map(|one| one.length()))?;
@@ -41,10 +41,10 @@ pub(crate) fn plain_time(
     run: &RunRecord,
     captured: Option<usize>,
     phase: RunPhase,
-    intervals: &[&Interval],
+    intervals: &[&PhaseInterval],
     repeats: i64,
 ) -> Option<Nanos> {
-    let captured = captured.map_or(0, |pass| spans(&run.passes[pass], phase).count());
+    let captured = captured.map_or(0, |pass| phase_spans(&run.passes[pass], phase).count());
     if captured == 0 {
         let plain = plain_wall(run, phase).filter(|plain| plain.0 > 0 && repeats > 0)?;
         return Some(Nanos(plain.0.saturating_mul(repeats)));
@@ -53,7 +53,7 @@ pub(crate) fn plain_time(
     let times: Vec<f64> = run
         .passes_of(PassKind::Plain)
         .map(|(_, pass)| {
-            let batches: Vec<&PhaseSpan> = spans(pass, phase).take(captured).collect();
+            let batches: Vec<&PhaseSpan> = phase_spans(pass, phase).take(captured).collect();
             let time: i64 = batches.iter().map(|span| span.duration().0).sum();
             let steps = batches.iter().flat_map(|span| &span.passes);
             let steps: u64 = steps.map(|shape| shape.steps).sum();
@@ -64,15 +64,15 @@ pub(crate) fn plain_time(
         })
         .filter(|time| *time > 0.0)
         .collect();
-    Summary::of(&times).map(|summary| Nanos(summary.mean.round() as i64))
+    RepeatSummary::from_values(&times).map(|summary| Nanos(summary.mean.round() as i64))
 }
 
-fn spans(pass: &MeasuredPass, phase: RunPhase) -> impl Iterator<Item = &PhaseSpan> {
+fn phase_spans(pass: &MeasuredPass, phase: RunPhase) -> impl Iterator<Item = &PhaseSpan> {
     pass.phases.iter().filter(move |span| span.phase == phase)
 }
 
 /// Steps of decode in some intervals.
-fn recorded_steps(intervals: &[&Interval]) -> u64 {
+fn recorded_steps(intervals: &[&PhaseInterval]) -> u64 {
     let counted = intervals.iter().flat_map(|interval| &interval.passes);
     match counted.map(|pass| pass.steps).sum() {
         0 => intervals.iter().map(|one| one.steps.len() as u64).sum(),
@@ -108,8 +108,8 @@ mod tests {
         }
     }
 
-    fn interval(steps: usize) -> Interval {
-        Interval {
+    fn interval(steps: usize) -> PhaseInterval {
+        PhaseInterval {
             window: 0,
             start: 0,
             end: 1,
@@ -163,16 +163,16 @@ mod tests {
 
     #[test]
     fn steps_between_slices_say_what_recording_costs() {
-        let of = |length: i64| Interval {
+        let of = |length: i64| PhaseInterval {
             end: length,
             ..interval(1)
         };
         let recorded = [30, 28, 90, 32, 29, 40].map(of);
-        let recorded: Vec<&Interval> = recorded.iter().collect();
-        let found = between_slices(&recorded, &[20, 21, 19, 60, 20, 20, 22]).unwrap();
-        assert_eq!((found.plain, found.plain_ns), (7, Nanos(20)));
-        assert_eq!((found.recorded, found.recorded_ns), (6, Nanos(31)));
-        assert!((found.ratio() - 1.55).abs() < 1e-12);
+        let recorded: Vec<&PhaseInterval> = recorded.iter().collect();
+        let between = between_slices(&recorded, &[20, 21, 19, 60, 20, 20, 22]).unwrap();
+        assert_eq!((between.plain, between.plain_ns), (7, Nanos(20)));
+        assert_eq!((between.recorded, between.recorded_ns), (6, Nanos(31)));
+        assert!((between.ratio() - 1.55).abs() < 1e-12);
         // Too few of either.
         assert_eq!(between_slices(&recorded, &[20, 21, 19, 20, 20]), None);
         assert_eq!(between_slices(&recorded[..5], &[20; 9]), None);

@@ -5,7 +5,7 @@ use llmprof_record::run::{RunPhase, RunRecord};
 use llmprof_record::trace::Trace;
 use llmprof_units::Nanos;
 
-use crate::analyze::phase_intervals::{Interval, TracePhase, run_phase};
+use crate::analyze::phase_intervals::{PhaseInterval, TracePhase, run_phase};
 use crate::labels::{STEP, ranges_of};
 use crate::latency::plain_wall;
 use crate::phase_facts::RecordedPart;
@@ -13,18 +13,18 @@ use crate::phases::Phases;
 use crate::thresholds::SAMPLED_STEPS_MIN;
 
 /// The part of a phase; nothing where all of it was recorded. `is_judged` says which intervals are not left out.
-pub(super) fn part(
+pub(super) fn recorded_part(
     trace: &Trace,
     phases: &Phases,
     phase: &TracePhase,
     is_judged: impl Fn(usize) -> bool,
 ) -> Option<RecordedPart> {
     let own = Some((phase.phase, phase.label.clone()));
-    let of = spans(phases)
+    let of = spans_by_name(phases)
         .filter(|(name, _)| run_phase(phases, name) == own)
         .map(|(_, span)| span)
         .fold(0, i64::saturating_add);
-    let recorded = length(phase.intervals.iter());
+    let recorded = total_length(phase.intervals.iter());
     let judged = || {
         let all = phase.intervals.iter().enumerate();
         all.filter(|(number, _)| is_judged(*number))
@@ -35,7 +35,7 @@ pub(super) fn part(
     (recorded < of).then(|| RecordedPart {
         steps,
         of_steps: steps.and(Some(ranges_of(trace, STEP).len() as u64).filter(|&all| all > 0)),
-        time_ns: Nanos(length(judged())),
+        time_ns: Nanos(total_length(judged())),
         of_ns: Nanos(of),
     })
 }
@@ -51,24 +51,26 @@ pub(super) fn too_small(part: &RecordedPart, name: &str) -> Option<Issue> {
     })
 }
 
-fn length<'s>(intervals: impl Iterator<Item = &'s Interval>) -> i64 {
-    intervals.map(Interval::length).fold(0, i64::saturating_add)
+fn total_length<'s>(intervals: impl Iterator<Item = &'s PhaseInterval>) -> i64 {
+    intervals
+        .map(PhaseInterval::length)
+        .fold(0, i64::saturating_add)
 }
 
 /// The names of phases with their time in all; nothing where all of the time was recorded.
-fn spans(phases: &Phases) -> impl Iterator<Item = (&str, i64)> {
+fn spans_by_name(phases: &Phases) -> impl Iterator<Item = (&str, i64)> {
     let spans = phases.spans.iter().flatten();
     let named = phases.names.iter().zip(spans);
     named.map(|(name, span)| (name.as_str(), *span))
 }
 
 /// Names the phases that slices show nothing of, or not enough to compare it with anything.
-pub(super) fn unrecorded(phases: &Phases, found: &[TracePhase]) -> Vec<Issue> {
+pub(super) fn unrecorded_phases(phases: &Phases, trace_phases: &[TracePhase]) -> Vec<Issue> {
     let issue = |(number, (name, span)): (usize, (&str, i64))| {
         let (phase, label) =
             run_phase(phases, name).filter(|(phase, _)| *phase != RunPhase::Load)?;
         let is_found = |known: &TracePhase| known.phase == phase && known.label == label;
-        if span == 0 || found.iter().any(is_found) {
+        if span == 0 || trace_phases.iter().any(is_found) {
             return None;
         }
         let windows = phases.windows.iter().filter(|window| window.name == number);
@@ -82,12 +84,15 @@ pub(super) fn unrecorded(phases: &Phases, found: &[TracePhase]) -> Vec<Issue> {
             issue
         })
     };
-    spans(phases).enumerate().filter_map(issue).collect()
+    spans_by_name(phases)
+        .enumerate()
+        .filter_map(issue)
+        .collect()
 }
 
-/// What phases that were not recorded take in passes without capture, seconds: a part of the run that nothing found in the
-/// others makes faster.
-pub(super) fn unrecorded_seconds(found: &[TracePhase], record: &RunRecord) -> f64 {
+/// Seconds that phases without any record take in passes without capture. A gain in other phases leaves this part of the run as
+/// it is.
+pub(super) fn unrecorded_seconds(trace_phases: &[TracePhase], record: &RunRecord) -> f64 {
     [
         RunPhase::Vision,
         RunPhase::Encoder,
@@ -96,7 +101,7 @@ pub(super) fn unrecorded_seconds(found: &[TracePhase], record: &RunRecord) -> f6
         RunPhase::Mixed,
     ]
     .into_iter()
-    .filter(|phase| !found.iter().any(|known| known.phase == *phase))
+    .filter(|phase| !trace_phases.iter().any(|known| known.phase == *phase))
     .filter_map(|phase| plain_wall(record, phase))
     .map(Nanos::seconds)
     .sum()
@@ -107,7 +112,7 @@ mod tests {
     use llmprof_record::trace::{Range, RangeKind, TraceBuilder};
 
     use super::*;
-    use crate::analyze::phase_intervals::{intervals, leave_out_parts};
+    use crate::analyze::phase_intervals::{leave_out_parts, phase_intervals};
     use crate::trace::{Said, Structure};
 
     /// Prefill and six steps of decode, of which some time was recorded.
@@ -148,12 +153,12 @@ mod tests {
         Vec<Issue>,
     ) {
         let trace = trace(slices);
-        let structure = Structure::of(&trace, &Said::default());
-        let mut found = intervals(&trace, &structure);
-        leave_out_parts(&mut found, true, true, &mut Vec::new());
-        let mut issues = unrecorded(&structure.phases, &found);
-        let parts = found.iter().map(|phase| {
-            let part = part(&trace, &structure.phases, phase, |_| true);
+        let structure = Structure::from_trace(&trace, &Said::default());
+        let mut phases = phase_intervals(&trace, &structure);
+        leave_out_parts(&mut phases, true, true, &mut Vec::new());
+        let mut issues = unrecorded_phases(&structure.phases, &phases);
+        let parts = phases.iter().map(|phase| {
+            let part = recorded_part(&trace, &structure.phases, phase, |_| true);
             issues.extend(part.and_then(|part| too_small(&part, phase.phase.name())));
             let steps = part.map(|part| (part.steps, part.of_steps));
             (phase.phase.name(), steps)

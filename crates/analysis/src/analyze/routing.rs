@@ -7,10 +7,11 @@ use llmprof_record::trace::Trace;
 use llmprof_theory::{Kind, Routing, Workload};
 use rustc_hash::FxHashMap;
 
-use crate::analyze::phase_intervals::{Interval, TracePhase};
+use crate::analyze::phase_intervals::{PhaseInterval, TracePhase};
 use crate::graphs::is_of_experts;
-use crate::matching::lanes::Lane;
+use crate::matching::lanes::WorkLane;
 use crate::roofline::{ExpertsRead, Theory};
+use crate::thresholds::ROOFLINE_TOLERANCE_RATIO;
 use crate::trace::Structure;
 
 /// The mean number of distinct experts that the calls of each phase reached, where the recorder counts them.
@@ -54,9 +55,6 @@ pub(super) fn measured_routing(
     }
 }
 
-/// A clock that counts whole nanoseconds, and bandwidths that are stated with three digits.
-const TOLERANCE: f64 = 1.005;
-
 /// Calls of the experts of one step or pass, each layer by itself.
 struct ExpertCalls {
     calls: u64,
@@ -68,7 +66,7 @@ struct ExpertCalls {
 
 /// How many experts the calls of some intervals read.
 #[derive(Default)]
-struct Reached {
+struct ReachedExperts {
     calls: u64,
     /// Calls whose kernels were too fast for the experts that are expected.
     faster: u64,
@@ -83,9 +81,9 @@ struct Reached {
 /// products before and after the activation.
 pub(super) fn fewer_experts(
     theory: &Theory<'_>,
-    found: &[TracePhase],
+    trace_phases: &[TracePhase],
     trace: &Trace,
-    lanes: &[Lane],
+    lanes: &[WorkLane],
 ) -> (Vec<ExpertsRead>, Vec<Issue>) {
     let (Some(roof), [lane]) = (theory.roof, lanes) else {
         return Default::default();
@@ -96,14 +94,14 @@ pub(super) fn fewer_experts(
     let bandwidth = roof.device().memory_bandwidth().0;
     let mut experts: Vec<ExpertsRead> = Vec::new();
     let mut issues = Vec::new();
-    for phase in found {
-        let mut sum = Reached::default();
+    for phase in trace_phases {
+        let mut sum = ReachedExperts::default();
         for interval in &phase.intervals {
             let Some(calls) = expert_calls(theory, phase.phase, interval) else {
                 continue;
             };
             let times = kernel_times(trace, lane, interval, calls.calls);
-            sum.add(&calls, times.as_deref(), bandwidth);
+            sum.add_calls(&calls, times.as_deref(), bandwidth);
         }
         if sum.faster == 0 {
             continue;
@@ -118,19 +116,19 @@ pub(super) fn fewer_experts(
                 .with("phase", phase.phase.name())
                 .with("layers", sum.calls)
                 .with("faster", sum.faster)
-                .with("expected", tenths(mean(sum.expected)))
-                .with("at_most", tenths(mean(sum.at_most))),
+                .with("expected", round_to_tenths(mean(sum.expected)))
+                .with("at_most", round_to_tenths(mean(sum.at_most))),
         );
     }
     (experts, issues)
 }
 
-fn tenths(value: f64) -> f64 {
+fn round_to_tenths(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
-impl Reached {
-    fn add(&mut self, calls: &ExpertCalls, times: Option<&[i64]>, bandwidth: f64) {
+impl ReachedExperts {
+    fn add_calls(&mut self, calls: &ExpertCalls, times: Option<&[i64]>, bandwidth: f64) {
         self.calls += calls.calls;
         self.expected += calls.expected * calls.calls as f64;
         let Some(times) = times else {
@@ -139,7 +137,7 @@ impl Reached {
         };
         for &time in times {
             let most = time as f64 * 1e-9 * bandwidth / calls.bytes;
-            if most * TOLERANCE < calls.expected {
+            if most * ROOFLINE_TOLERANCE_RATIO < calls.expected {
                 self.faster += 1;
                 self.at_most += most;
             } else {
@@ -150,14 +148,18 @@ impl Reached {
 }
 
 /// Absent where an interval has no experts, or different ones.
-fn expert_calls(theory: &Theory<'_>, phase: RunPhase, interval: &Interval) -> Option<ExpertCalls> {
+fn expert_calls(
+    theory: &Theory<'_>,
+    phase: RunPhase,
+    interval: &PhaseInterval,
+) -> Option<ExpertCalls> {
     let weights = |workload: &Workload| {
         let mut calls: Vec<(u64, f64)> = Vec::new();
         let theory = Theory {
             workload,
             ..*theory
         };
-        theory.lower(phase, interval.work(), &mut |operator| {
+        theory.lower_phase(phase, interval.work(), &mut |operator| {
             if operator.kind == Kind::Experts {
                 let bytes = operator.traffic.weights as f64 / operator.steps.max(1) as f64;
                 calls.push((operator.call_count(), bytes));
@@ -185,11 +187,16 @@ fn expert_calls(theory: &Theory<'_>, phase: RunPhase, interval: &Interval) -> Op
 }
 
 /// Time of the expert kernels of each layer and step, ns.
-fn kernel_times(trace: &Trace, lane: &Lane, interval: &Interval, calls: u64) -> Option<Vec<i64>> {
-    let items = lane.items[lane.around(interval.window())].iter();
+fn kernel_times(
+    trace: &Trace,
+    lane: &WorkLane,
+    interval: &PhaseInterval,
+    calls: u64,
+) -> Option<Vec<i64>> {
+    let items = lane.items[lane.items_around(interval.window())].iter();
     let times: Vec<i64> = items
         .filter(|item| item.category == Category::Gemm && is_of_experts(trace.text(item.name)))
-        .filter_map(|item| item.inside(interval.window()))
+        .filter_map(|item| item.time_inside(interval.window()))
         .collect();
     let each = times.len().checked_div(usize::try_from(calls).ok()?)?;
     let is_dealt = each >= 2 && each as u64 * calls == times.len() as u64;

@@ -11,10 +11,10 @@ use llmprof_units::stats::upper_median;
 use rustc_hash::FxHashSet;
 
 use crate::analyze::phase_intervals::TracePhase;
-use crate::analyze::stated::{BATCH, PROMPT, Stated};
-use crate::analyze::subject::Subject;
+use crate::analyze::stated::{BATCH, PROMPT, StatedWorkload};
+use crate::analyze::subject::AskedModel;
 use crate::analyze::weight_format::other_format;
-use crate::attribution::operator_cost::{Costs, GemmShape};
+use crate::attribution::operator_cost::{GemmShape, OperatorCosts};
 use crate::graphs::{ModelOperators, is_of_experts};
 use crate::phases::forward::ForwardPasses;
 use crate::phases::forward_pass::ForwardPass;
@@ -22,12 +22,12 @@ use crate::phases::{PhaseSource, Phases};
 use crate::trace::Structure;
 
 /// What the user said, as far as the trace does not contradict it, and where it does.
-pub(super) fn believed<'s, 'm>(
+pub(super) fn believe_trace<'s, 'm>(
     structure: &mut Structure,
     trace: &Trace,
-    subject: Option<&'s Subject<'m>>,
+    subject: Option<&'s AskedModel<'m>>,
     record: &RunRecord,
-) -> (Option<&'s Subject<'m>>, Vec<Issue>) {
+) -> (Option<&'s AskedModel<'m>>, Vec<Issue>) {
     if subject.is_some_and(|subject| subject.model.encoder.is_some()) {
         // Shapes do not separate two stacks.
         structure.shown = None;
@@ -40,7 +40,7 @@ pub(super) fn believed<'s, 'm>(
         return (subject, Vec::new());
     };
     let shown = structure.shown.as_ref();
-    let trains = structure.program.is_training();
+    let trains = structure.program.computes_gradients();
     let training =
         || Issue::warning(IssueCode::InvariantTraining).with("model", record.name.as_str());
     let other = trains
@@ -50,12 +50,15 @@ pub(super) fn believed<'s, 'm>(
         .or_else(|| other_attention(structure, said.model))
         .or_else(|| {
             let kernel = other_format(structure, trace, said)?;
-            Some(Issue::warning(IssueCode::InvariantOtherFormat).with("kernel", shortened(kernel)))
+            Some(
+                Issue::warning(IssueCode::InvariantOtherFormat)
+                    .with("kernel", shorten_name(kernel)),
+            )
         });
     if let Some(other) = other {
         return (None, vec![other]);
     }
-    let stated = Stated::of(record);
+    let stated = StatedWorkload::of_record(record);
     let mut issues: Vec<Issue> = Vec::new();
     // Steps by shapes are compared below.
     if structure.phases.source == PhaseSource::Annotation {
@@ -108,13 +111,13 @@ fn other_model(shown: &ForwardPasses, model: &Model) -> Option<Issue> {
 }
 
 /// Kernels that the model cannot have: those of experts where it has none, or a largest GEMM of a shape that no linear operator has.
-fn other_kernels(structure: &Structure, trace: &Trace, said: &Subject<'_>) -> Option<Issue> {
+fn other_kernels(structure: &Structure, trace: &Trace, said: &AskedModel<'_>) -> Option<Issue> {
     let model = said.model;
     // Towers have GEMMs of their own, and backward passes other shapes.
-    if model.encoder.is_some() || model.vision.is_some() || structure.program.is_training() {
+    if model.encoder.is_some() || model.vision.is_some() || structure.program.computes_gradients() {
         return None;
     }
-    let operators = ModelOperators::of(model, &said.workload, None);
+    let operators = ModelOperators::from_model(model, &said.workload, None);
     if !operators.has_gemms() {
         return None;
     }
@@ -125,7 +128,7 @@ fn other_kernels(structure: &Structure, trace: &Trace, said: &Subject<'_>) -> Op
             category == Category::Moe || is_of_experts(trace.text(event.name))
         });
         if let Some(event) = of_experts {
-            let kernel = shortened(trace.text(event.name));
+            let kernel = shorten_name(trace.text(event.name));
             return Some(Issue::warning(IssueCode::InvariantOtherExperts).with("kernel", kernel));
         }
     }
@@ -149,14 +152,14 @@ fn other_attention(structure: &Structure, model: &Model) -> Option<Issue> {
     let mut by_window: Vec<BTreeMap<StrId, u64>> = vec![BTreeMap::new(); windows.len()];
     for (index, event) in structure.events.all().iter().enumerate() {
         let is_attention = structure.events.class_of(event.name).category == Category::Attention;
-        if let Some(window) = structure.windows.get(index).filter(|_| is_attention) {
+        if let Some(window) = structure.windows.window_of(index).filter(|_| is_attention) {
             *by_window[window].entry(event.name).or_default() += 1;
         }
     }
     let steps = windows.iter().zip(by_window);
     let mut counts: Vec<(u64, u64)> = steps
         .filter(|(window, kernels)| {
-            window.step().is_some() && window.is_whole && !kernels.is_empty()
+            window.step_index().is_some() && window.is_whole && !kernels.is_empty()
         })
         .map(|(_, kernels)| {
             let most = kernels.values().max().copied().unwrap_or_default();
@@ -175,7 +178,7 @@ fn other_attention(structure: &Structure, model: &Model) -> Option<Issue> {
 /// N and K of the GEMMs that most recorded work is in.
 fn largest_gemm(trace: &Trace) -> Option<(u64, u64)> {
     let mut by_shape: BTreeMap<(u64, u64), u64> = BTreeMap::new();
-    for (_, gemm, flops) in gemms(trace) {
+    for (_, gemm, flops) in recorded_gemms(trace) {
         let sum = by_shape.entry((gemm.n, gemm.k)).or_default();
         *sum = sum.saturating_add(flops);
     }
@@ -201,18 +204,18 @@ pub(super) fn is_one_of_ranks(record: &RunRecord) -> bool {
 }
 
 /// How much of a kernel's name is given.
-const LONGEST_NAME: usize = 80;
+const NAME_LISTED_MAX_CHARS: usize = 80;
 
-fn shortened(kernel: &str) -> String {
-    kernel.chars().take(LONGEST_NAME).collect()
+fn shorten_name(kernel: &str) -> String {
+    kernel.chars().take(NAME_LISTED_MAX_CHARS).collect()
 }
 
 /// GEMMs by recorded shapes: when the host called them, their sizes, their operations.
-fn gemms(trace: &Trace) -> impl Iterator<Item = (i64, GemmShape, u64)> {
-    let costs = Costs::of(trace);
+fn recorded_gemms(trace: &Trace) -> impl Iterator<Item = (i64, GemmShape, u64)> {
+    let costs = OperatorCosts::from_trace(trace);
     let hosts = &trace.hosts;
     (0..hosts.len()).filter_map(move |row| {
-        let cost = costs.cost(hosts.name[row], hosts.inputs[row])?;
+        let cost = costs.cost_of_call(hosts.name[row], hosts.inputs[row])?;
         let gemm = cost.gemm.filter(|gemm| gemm.batch == 1)?;
         Some((hosts.start[row], gemm, cost.flops.0))
     })
@@ -223,18 +226,18 @@ fn gemms(trace: &Trace) -> impl Iterator<Item = (i64, GemmShape, u64)> {
 /// Engines round the tokens of a step up to a size that they captured: 1, 2, 4, 8, then multiples of 8 and of 16 in vLLM
 /// (`cudagraph_capture_sizes`), always less than twice as many.
 pub(super) fn leave_other_rows(
-    found: &mut [TracePhase],
+    trace_phases: &mut [TracePhase],
     phases: &Phases,
     trace: &Trace,
-    subject: &Subject<'_>,
+    subject: &AskedModel<'_>,
 ) -> Vec<Issue> {
-    let operators = ModelOperators::of(subject.model, &subject.workload, None);
-    let rows: Vec<(i64, u64)> = gemms(trace)
+    let operators = ModelOperators::from_model(subject.model, &subject.workload, None);
+    let rows: Vec<(i64, u64)> = recorded_gemms(trace)
         .filter(|(_, gemm, _)| operators.has_in_layers(gemm.n, gemm.k))
         .map(|(start, gemm, _)| (start, gemm.m))
         .collect();
     let mut issues = Vec::new();
-    for phase in found {
+    for phase in trace_phases {
         let mut other = None;
         for interval in &mut phase.intervals {
             let (start, end) = phases.host_window(interval.window);
@@ -266,10 +269,10 @@ pub(super) fn leave_other_rows(
 }
 
 /// Where no label of a step has the batch that the user stated.
-fn other_label(steps: &[Step], workload: &Workload, stated: Stated<'_>) -> Option<Issue> {
+fn other_label(steps: &[Step], workload: &Workload, stated: StatedWorkload<'_>) -> Option<Issue> {
     let mut sequences = steps.iter().map(Step::sequences);
     let most = sequences.clone().max()?;
-    let is_other = stated.has(BATCH) && !sequences.any(|found| found == workload.batch);
+    let is_other = stated.has_key(BATCH) && !sequences.any(|shown| shown == workload.batch);
     is_other.then(|| {
         Issue::warning(IssueCode::InvariantOtherLabel)
             .with("key", BATCH)
@@ -279,13 +282,17 @@ fn other_label(steps: &[Step], workload: &Workload, stated: Stated<'_>) -> Optio
 }
 
 /// Where the shapes show another batch or prompt than the user stated.
-fn other_workload(shown: &ForwardPasses, workload: &Workload, stated: Stated<'_>) -> Vec<Issue> {
-    let differs = |key: &str, said: u64, found: u64| {
-        (stated.has(key) && said != found).then(|| {
+fn other_workload(
+    shown: &ForwardPasses,
+    workload: &Workload,
+    stated: StatedWorkload<'_>,
+) -> Vec<Issue> {
+    let differs = |key: &str, said: u64, shown: u64| {
+        (stated.has_key(key) && said != shown).then(|| {
             Issue::warning(IssueCode::InvariantOtherShape)
                 .with("key", key)
                 .with("said", said)
-                .with("shown", found)
+                .with("shown", shown)
         })
     };
     let prompt = shown.passes.iter().find(|pass| !pass.is_decode());
@@ -297,18 +304,18 @@ fn other_workload(shown: &ForwardPasses, workload: &Workload, stated: Stated<'_>
 
 /// Counts the intervals of named phases by the passes whose shapes the trace shows in them.
 pub(super) fn count_shown(
-    found: &mut [TracePhase],
+    trace_phases: &mut [TracePhase],
     phases: &Phases,
     shown: &ForwardPasses,
     workload: &Workload,
 ) {
-    for phase in found
+    for phase in trace_phases
         .iter_mut()
         .filter(|phase| matches!(phase.phase, RunPhase::Prefill | RunPhase::Decode))
     {
         for interval in phase.intervals.iter_mut().filter(|one| one.step.is_none()) {
             let (start, end) = phases.host_window(interval.window);
-            let passes = shown.within(start, end);
+            let passes = shown.begun_within(start, end);
             if !passes.is_empty() {
                 interval.passes = passes_of(passes, workload);
                 interval.is_assumed = false;

@@ -4,7 +4,7 @@ use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::run::{RunPhase, RunRecord};
 use llmprof_theory::Workload;
 
-use crate::analyze::phase_intervals::{Interval, TracePhase};
+use crate::analyze::phase_intervals::{PhaseInterval, TracePhase};
 use crate::phases::forward::ForwardPasses;
 use crate::phases::forward_pass::ForwardPass;
 
@@ -14,14 +14,14 @@ pub(super) const NEW_TOKENS: &str = "infer.max_new_tokens";
 
 /// The keys of the workload that are known.
 #[derive(Clone, Copy)]
-pub(super) struct Stated<'r> {
+pub(super) struct StatedWorkload<'r> {
     /// A run that was measured did what was asked.
     is_measured: bool,
     keys: &'r [String],
 }
 
-impl<'r> Stated<'r> {
-    pub(super) fn of(record: &'r RunRecord) -> Self {
+impl<'r> StatedWorkload<'r> {
+    pub(super) fn of_record(record: &'r RunRecord) -> Self {
         Self {
             is_measured: !record.passes.is_empty(),
             keys: &record.workload_keys,
@@ -29,7 +29,7 @@ impl<'r> Stated<'r> {
     }
 
     /// Who states a prompt and no batch speaks of one request.
-    pub(super) fn has(self, key: &str) -> bool {
+    pub(super) fn has_key(self, key: &str) -> bool {
         let is_given = |key: &str| self.keys.iter().any(|known| known == key);
         self.is_measured || is_given(key) || (key == BATCH && is_given(PROMPT))
     }
@@ -55,30 +55,32 @@ impl<'r> Stated<'r> {
                 ..*workload
             });
         }
-        let is_known = [BATCH, PROMPT, NEW_TOKENS].iter().all(|key| self.has(key));
+        let is_known = [BATCH, PROMPT, NEW_TOKENS]
+            .iter()
+            .all(|key| self.has_key(key));
         is_known.then_some(*workload)
     }
 
     /// The keys that the passes of an interval rest on and nobody stated.
-    fn missing(self, phase: RunPhase, interval: &Interval) -> Vec<&'static str> {
+    fn missing_keys(self, phase: RunPhase, interval: &PhaseInterval) -> Vec<&'static str> {
         let mut keys = vec![BATCH, PROMPT];
         if phase == RunPhase::Decode && interval.steps.is_empty() {
             keys.push(NEW_TOKENS);
         }
-        keys.retain(|key| !self.has(key));
+        keys.retain(|key| !self.has_key(key));
         keys
     }
 
     /// Takes the passes out of intervals that nothing but defaults describe: what ran in them is not known.
-    pub(super) fn leave_unknown(self, found: &mut [TracePhase]) -> Option<Issue> {
+    pub(super) fn leave_unknown(self, trace_phases: &mut [TracePhase]) -> Option<Issue> {
         let mut phases: Vec<&'static str> = Vec::new();
         let mut keys: Vec<&'static str> = Vec::new();
-        for phase in found {
+        for phase in trace_phases {
             for interval in &mut phase.intervals {
                 if !interval.is_assumed {
                     continue;
                 }
-                let missing = self.missing(phase.phase, interval);
+                let missing = self.missing_keys(phase.phase, interval);
                 if missing.is_empty() {
                     continue;
                 }

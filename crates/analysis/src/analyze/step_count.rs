@@ -14,7 +14,7 @@ use llmprof_record::run::RunPhase;
 /// A pattern may also be a layer: as many as all layers of the workload's steps are no contradiction. Nor are a few steps that
 /// are unlike the others.
 pub(crate) fn follow_patterns(
-    found: &mut [TracePhase],
+    trace_phases: &mut [TracePhase],
     patterns: Option<&StepPatterns>,
     model: &Model,
     workload: &Workload,
@@ -28,7 +28,7 @@ pub(crate) fn follow_patterns(
             && shown != assumed.saturating_mul(layers)
     };
     let patterns = &patterns?.patterns;
-    let decode = found
+    let decode = trace_phases
         .iter_mut()
         .filter(|phase| phase.phase == RunPhase::Decode);
     let mut other = None;

@@ -8,14 +8,14 @@ use crate::analysis::AnalysisError;
 use crate::roofline::Theory;
 
 /// A model that theory counts, and what was asked of it.
-pub(super) struct Subject<'a> {
+pub(super) struct AskedModel<'a> {
     pub(super) model: &'a Model,
     pub(super) workload: Workload,
 }
 
-impl<'a> Subject<'a> {
-    /// Nothing where theory does not count the model, or no workload is known.
-    pub(super) fn of(record: &'a RunRecord) -> Result<Option<Self>, AnalysisError> {
+impl<'a> AskedModel<'a> {
+    /// `None` if theory does not count the model, or no workload is known.
+    pub(super) fn of_record(record: &'a RunRecord) -> Result<Option<Self>, AnalysisError> {
         let model = record.model.as_ref().and_then(|model| model.model.as_ref());
         let Some((model, workload)) = model.zip(record.workload) else {
             return Ok(None);
@@ -42,7 +42,7 @@ impl<'a> Subject<'a> {
     }
 
     /// Rows and width of the table of tokens.
-    pub(super) fn table(&self) -> Option<(u64, u64)> {
+    pub(super) fn token_table(&self) -> Option<(u64, u64)> {
         let embedding = &self.model.decoder.as_ref()?.embedding;
         Some((embedding.vocabulary, embedding.width))
     }

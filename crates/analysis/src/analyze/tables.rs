@@ -4,18 +4,18 @@ use llmprof_record::trace::StrId;
 use llmprof_units::Nanos;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::analyze::phase_intervals::Interval;
-use crate::analyze::tracing::Tracing;
-use crate::matching::groups::{Groups, OperatorGroup};
+use crate::analyze::phase_intervals::PhaseInterval;
+use crate::analyze::tracing::TraceContext;
+use crate::matching::groups::{GroupSums, OperatorGroup};
 use crate::matching::kernel_table::WorkGroup;
-use crate::matching::units::Verdict;
+use crate::matching::units::MatchVerdict;
 use crate::matching::unmatched::{MissingOperator, UnmatchedOperator, UnmatchedReason};
 
 #[derive(Default)]
-struct Sums {
+struct TableSums {
     units: FxHashSet<u32>,
-    kinds: Groups,
-    paths: Groups,
+    kinds: GroupSums,
+    paths: GroupSums,
     calls: u64,
     unmatched: FxHashMap<(StrId, UnmatchedReason), (usize, u64, i64)>,
 }
@@ -29,24 +29,24 @@ pub(crate) struct Tables {
     pub(crate) missing: Vec<MissingOperator>,
 }
 
-impl Tracing<'_> {
+impl TraceContext<'_> {
     /// What the events of these intervals add up to.
-    pub(crate) fn tables(&self, included: &[&Interval], number: usize, wall: i64) -> Tables {
+    pub(crate) fn tables(&self, included: &[&PhaseInterval], number: usize, wall: i64) -> Tables {
         let lane = &self.lanes[number];
-        let mut sums = Sums::default();
+        let mut sums = TableSums::default();
         for interval in included {
-            for index in lane.around(interval.window()) {
+            for index in lane.items_around(interval.window()) {
                 let (item, verdict) = (&lane.items[index], &self.matching.verdicts[number][index]);
-                if !lane.holds(item, interval.window) {
+                if !lane.counts_in(item, interval.window) {
                     continue;
                 }
-                let Some(time) = item.inside(interval.window()) else {
+                let Some(time) = item.time_inside(interval.window()) else {
                     continue;
                 };
                 match *verdict {
-                    Verdict::Copy | Verdict::Communication => {}
-                    Verdict::Unit(unit) => self.add_unit(&mut sums, unit, time),
-                    Verdict::Unmatched(reason) => {
+                    MatchVerdict::Copy | MatchVerdict::Communication => {}
+                    MatchVerdict::Unit(unit) => self.add_unit(&mut sums, unit, time),
+                    MatchVerdict::Unmatched(reason) => {
                         let key = (item.name, reason);
                         let entry = sums.unmatched.entry(key).or_insert((index, 0, 0));
                         entry.1 += u64::from(item.begins);
@@ -81,10 +81,10 @@ impl Tracing<'_> {
         let group_name = |number: u32| group_of(number).map(|group| group.name().to_owned());
         Tables {
             calls: sums.calls,
-            by_kind: sums.kinds.finish(wall, |number, kind| {
+            by_kind: sums.kinds.into_groups(wall, |number, kind| {
                 group_name(number).unwrap_or_else(|| kind.name().to_owned())
             }),
-            by_path: sums.paths.finish(wall, |number, kind| {
+            by_path: sums.paths.into_groups(wall, |number, kind| {
                 group_name(number)
                     .or_else(|| Some(script?.place_text(number).to_owned()))
                     .unwrap_or_else(|| kind.name().to_owned())
@@ -95,7 +95,7 @@ impl Tracing<'_> {
     }
 
     /// Adds an event of a unit; the unit's work the first time.
-    fn add_unit(&self, sums: &mut Sums, number: u32, time: i64) {
+    fn add_unit(&self, sums: &mut TableSums, number: u32, time: i64) {
         let Some((_, counted)) = &self.theory else {
             return;
         };
@@ -109,8 +109,10 @@ impl Tracing<'_> {
             for &index in &unit.calls {
                 let call = &counted.script.calls[index as usize];
                 if let Some(group) = unit.group {
-                    sums.kinds.add_work(group_number(group), group.kind(), call);
-                    sums.paths.add_work(group_number(group), group.kind(), call);
+                    sums.kinds
+                        .add_work(group_number(group), group.typical_kind(), call);
+                    sums.paths
+                        .add_work(group_number(group), group.typical_kind(), call);
                 } else {
                     sums.kinds.add_work(call.kind as u32, call.kind, call);
                     sums.paths.add_work(call.place, call.kind, call);
@@ -119,8 +121,10 @@ impl Tracing<'_> {
         }
         match (unit.group, unit.calls.first()) {
             (Some(group), _) => {
-                sums.kinds.add_time(group_number(group), group.kind(), time);
-                sums.paths.add_time(group_number(group), group.kind(), time);
+                sums.kinds
+                    .add_time(group_number(group), group.typical_kind(), time);
+                sums.paths
+                    .add_time(group_number(group), group.typical_kind(), time);
             }
             (None, Some(&index)) => {
                 let call = &counted.script.calls[index as usize];
@@ -133,7 +137,12 @@ impl Tracing<'_> {
 
     /// Calls of the intervals that no event was matched to. A call of a known operator that differs from what theory counts
     /// did run; known operators are named by path, others by place.
-    fn missing(&self, included: &[&Interval], sums: &Sums, is_exact: bool) -> Vec<MissingOperator> {
+    fn missing(
+        &self,
+        included: &[&PhaseInterval],
+        sums: &TableSums,
+        is_exact: bool,
+    ) -> Vec<MissingOperator> {
         let Some((_, counted)) = &self.theory else {
             return Vec::new();
         };

@@ -85,7 +85,7 @@ struct Made {
     record: RunRecord,
     operators: Vec<Identity>,
     calls: Vec<Call>,
-    /// Of the captured pass.
+    /// Slices of the captured pass that are recorded.
     sampling: Vec<(i64, i64)>,
 }
 
@@ -402,8 +402,8 @@ fn what_is_not_quantized_keeps_its_format() {
     let mut findings = analysis.findings.iter();
     let quantize = findings.find(|f| f.code == "quantize_weights").unwrap();
     let weights = |what| {
-        let found = quantize.evidence.iter().find(|e| e.what == what);
-        found.unwrap().value as u64
+        let evidence = quantize.evidence.iter().find(|e| e.what == what);
+        evidence.unwrap().value as u64
     };
     // 16,060,522,496 B in all; the GEMMs give up half of theirs for 4 B a row.
     assert_eq!(weights(Measure::WeightBytes), 16_060_522_496);
@@ -442,10 +442,10 @@ fn slow_formats(device: &Device, workload: Workload, slowness: f64) -> (Analysis
         gap: 0,
     };
     let analysis = recipe.analyzed();
-    let found = analysis.findings.iter();
-    let found = found.filter(|finding| finding.code == "faster_format");
-    let found = found.cloned().collect();
-    (analysis, found)
+    let findings = analysis.findings.iter();
+    let findings = findings.filter(|finding| finding.code == "faster_format");
+    let findings = findings.cloned().collect();
+    (analysis, findings)
 }
 
 /// A prefill of Llama-3.1-8B multiplies 6,979,321,856 weights with 2,048 tokens: 2.8587e13 operations, 427.3 ms at an H200's
@@ -454,11 +454,11 @@ fn slow_formats(device: &Device, workload: Workload, slowness: f64) -> (Analysis
 #[test]
 fn gemms_in_a_slow_format_are_counted_again_in_the_fast_one() {
     let device = h200();
-    let (analysis, found) = faster_formats(&device, widened());
+    let (analysis, findings) = faster_formats(&device, widened());
     let prefill = analysis.phase(RunPhase::Prefill).unwrap();
     assert_eq!(prefill.class.class, Some(PhaseClass::ComputeBound));
-    let [finding] = found.as_slice() else {
-        panic!("{found:?}")
+    let [finding] = findings.as_slice() else {
+        panic!("{findings:?}")
     };
     assert_eq!(finding.phase, Some(RunPhase::Prefill));
     let gain = finding.gain.as_ref().unwrap();
@@ -490,10 +490,10 @@ fn a_faster_format_is_named_only_where_the_device_and_the_phase_have_use_for_it(
     // No units for 16 bits: their peak is that of f32.
     let mut without = h200();
     without.peaks.retain(|peak| peak.dtype == DType::F32);
-    let (analysis, found) = faster_formats(&without, widened());
+    let (analysis, findings) = faster_formats(&without, widened());
     let prefill = analysis.phase(RunPhase::Prefill).unwrap();
     assert_eq!(prefill.class.class, Some(PhaseClass::ComputeBound));
-    assert_eq!(found, []);
+    assert_eq!(findings, []);
     // Units that are only a little faster.
     let mut little = h200();
     for peak in &mut little.peaks {
@@ -862,15 +862,15 @@ fn a_pass_that_recording_made_another_one_is_named() {
         });
         phase
     };
-    let found = capture_cost::issues([phase(1.2, None), phase(3.02, None)].iter());
+    let issues = capture_cost::issues([phase(1.2, None), phase(3.02, None)].iter());
     let expected = Issue::warning(IssueCode::RunSlowedByCapture)
         .with("phase", "decode")
         .with("ratio", 3.02);
-    assert_eq!(found, [expected]);
+    assert_eq!(issues, [expected]);
     assert_eq!(capture_cost::issues([phase(1.4, None)].iter()), []);
     assert_eq!(capture_cost::issues([phase(0.95, None)].iter()), []);
-    let found = capture_cost::issues([phase(0.7, None)].iter());
-    assert_eq!(found[0].code, IssueCode::RunPlainPassSlower);
+    let issues = capture_cost::issues([phase(0.7, None)].iter());
+    assert_eq!(issues[0].code, IssueCode::RunPlainPassSlower);
     // What a device did is judged by passes without capture.
     assert_eq!(capture_cost::issues([phase(3.0, Some(0))].iter()), []);
 

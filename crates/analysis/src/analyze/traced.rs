@@ -8,39 +8,39 @@ use llmprof_theory::roofline::Roof;
 use llmprof_theory::{Pass, Workload};
 
 use crate::analysis::Analysis;
-use crate::analyze::absent::{absent, trace_issues};
-use crate::analyze::assumptions::{arithmetic, assumptions, uniform_routing};
-use crate::analyze::count::count;
-use crate::analyze::diagnosis::diagnosed;
+use crate::analyze::absent::{report_absent, trace_issues};
+use crate::analyze::assumptions::{base_assumptions, compute_dtype, uniform_routing};
+use crate::analyze::count::count_operators;
+use crate::analyze::diagnosis::diagnose_phases;
 use crate::analyze::gemm_count::leave_fewer_gemms;
 use crate::analyze::phase_intervals::{
-    TracePhase, count_passes, intervals, leave_out_parts, name_repetitions,
+    TracePhase, count_passes, leave_out_parts, name_repetitions, phase_intervals,
 };
 use crate::analyze::recorded::{self, unrecorded_seconds};
 use crate::analyze::routing::{fewer_experts, measured_routing};
-use crate::analyze::shapes::{believed, count_shown, leave_other_rows};
-use crate::analyze::stated::{NEW_TOKENS, Stated};
+use crate::analyze::shapes::{believe_trace, count_shown, leave_other_rows};
+use crate::analyze::stated::{NEW_TOKENS, StatedWorkload};
 use crate::analyze::step_count;
-use crate::analyze::subject::Subject;
-use crate::analyze::tracing::Tracing;
+use crate::analyze::subject::AskedModel;
+use crate::analyze::tracing::TraceContext;
 use crate::analyze::training::TrainingPlaces;
 use crate::assumption::Assumption;
 use crate::attribution::operators::OperatorRow;
 use crate::capture_cost;
 use crate::findings::gemm_shapes::ShapedGemms;
-use crate::findings::{Facts, Finding, contended, findings, throttling};
+use crate::findings::{Finding, FindingFacts, contended, draw_findings, throttling};
 use crate::latency::{Latency, load_time};
-use crate::matching::lanes::{Lane, lanes};
+use crate::matching::lanes::{WorkLane, list_lanes};
 use crate::matching::module_ranges::ModuleRanges;
 use crate::matching::places::KernelPlaces;
-use crate::matching::units::{Counted, Matching, Verdict};
+use crate::matching::units::{CountedCalls, MatchVerdict, Matching};
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phases::Phases;
-use crate::program::Program;
+use crate::program::{Program, uses_device};
 use crate::roofline::{ExpertsRead, Theory};
 use crate::steps::StepPatterns;
 use crate::telemetry::{self, HostTelemetry};
-use crate::timeline::open_ranges::OpenRanges;
+use crate::timeline::open_ranges::ProgramRanges;
 use crate::trace::{Said, Structure, TraceAnalysis, analyze_structure};
 
 /// What a trace says together with the passes around it.
@@ -55,49 +55,51 @@ use crate::trace::{Said, Structure, TraceAnalysis, analyze_structure};
 pub(super) fn of_trace(
     record: &RunRecord,
     recorded: &RecordedTrace,
-    subject: Option<&Subject<'_>>,
+    subject: Option<&AskedModel<'_>>,
     device: Option<&Device>,
 ) -> Analysis {
     let trace = &recorded.trace;
     // A run that was measured says itself what it did.
     let is_measured = !record.passes.is_empty();
-    let mut structure = Structure::of(
+    let mut structure = Structure::from_trace(
         trace,
         &Said {
             is_measured,
             model: &record.name,
-            table: subject.and_then(Subject::table),
+            table: subject.and_then(AskedModel::token_table),
         },
     );
     let named_model = subject.is_some();
-    let (subject, contradicted) = believed(&mut structure, trace, subject, record);
-    let said = Stated::of(record);
+    let (subject, contradicted) = believe_trace(&mut structure, trace, subject, record);
+    let said = StatedWorkload::of_record(record);
     // A default does not say what steps are.
-    let named = subject.filter(|_| said.has(NEW_TOKENS));
+    let named = subject.filter(|_| said.has_key(NEW_TOKENS));
     let named =
         named.and_then(|subject| name_repetitions(&mut structure.phases, &subject.workload));
     if named.is_some() {
         structure.program.add_model(&record.name);
     }
-    let timeline = analyze_structure(trace, &structure, device);
-    let lanes = lanes(trace, &structure);
+    let (timeline, lanes) = rayon::join(
+        || analyze_structure(trace, &structure, device),
+        || list_lanes(trace, &structure),
+    );
     let mut issues = trace_issues(&timeline, &lanes, is_measured);
     issues.extend(named.into_iter().chain(contradicted));
-    let (telemetry, latency, told) = of_passes(record);
+    let (telemetry, latency, told) = read_passes(record);
     issues.extend(told);
     let program = structure.program.kind;
     // One may be named though nothing is counted by it.
     let needs_model = !named_model && record.model.is_none() && program.generates_text();
-    absent(named_model, needs_model, device, &lanes, &mut issues);
+    report_absent(named_model, needs_model, device, &lanes, &mut issues);
 
     let roof = device.map(Roof::new);
     let roof = roof.as_ref().filter(|_| lanes.len() <= 1);
     let workload = subject.map(|subject| measured_workload(subject, trace, &structure));
     let theory = subject.zip(workload.as_ref());
     let theory = theory.map(|(subject, workload)| subject.theory(workload, roof));
-    let mut found = judged_intervals(trace, &structure, subject.is_some(), &mut issues);
-    let mut windows = Windows {
-        found: &mut found,
+    let mut trace_phases = judged_intervals(trace, &structure, subject.is_some(), &mut issues);
+    let mut windows = PassWindows {
+        phases: &mut trace_phases,
         trace,
         structure: &structure,
         lanes: &lanes,
@@ -111,21 +113,22 @@ pub(super) fn of_trace(
     });
     let experts = experts.unwrap_or_default();
     let theory = theory.map(|theory| theory.with_experts(&experts));
-    let counted = theory.map(|theory| count(&theory, &found, most_calls(&lanes)));
-    let is_counted = counted.as_ref().is_some_and(Counted::has_calls);
-    let matching = matched(trace, &structure, &lanes, counted.as_ref());
-    let places = KernelPlaces::of(trace, &lanes, &matching, counted.as_ref());
+    let counted = theory.map(|theory| count_operators(&theory, &trace_phases, most_calls(&lanes)));
+    let is_counted = counted.as_ref().is_some_and(CountedCalls::has_calls);
+    let matching = match_work(trace, &structure, &lanes, counted.as_ref());
+    let places = KernelPlaces::from_matching(trace, &lanes, &matching, counted.as_ref());
     let mut programs = std::iter::once(&structure.program).chain(&structure.program.others);
     let training = programs.any(Program::is_training);
-    let training = training.then(|| TrainingPlaces::of(trace));
-    let tracing = Tracing {
+    let training = training.then(|| TrainingPlaces::of_trace(trace, &structure.phases));
+    let tracing = TraceContext {
         trace,
         training: training.as_ref(),
         program: &structure.program,
+        uses_device: lanes.iter().any(|lane| lane.device.is_some()) || uses_device(trace),
         timeline: &timeline,
         names: &structure.phases.names,
         plain: &structure.phases.plain,
-        open_ranges: &OpenRanges::of(trace, Some(&structure.phases)),
+        open_ranges: &ProgramRanges::from_trace(trace, Some(&structure.phases)),
         lanes: &lanes,
         first_events: &first_events(&lanes, &matching),
         matching: &matching,
@@ -133,21 +136,24 @@ pub(super) fn of_trace(
         record,
         captured: recorded.pass,
         telemetry: telemetry.as_ref(),
-        prefills: prefills(&found),
+        prefills: count_prefills(&trace_phases),
         roof,
         device,
     };
-    let mut phases = judged(&tracing, &found, &structure.phases, &mut issues);
+    let mut phases = judge_phases(&tracing, &trace_phases, &structure.phases, &mut issues);
     issues.extend(capture_cost::issues(phases.iter().map(|(phase, _)| phase)));
     let counted_theory = theory.filter(|_| is_counted);
-    let diagnosis = diagnosed(record, trace, &structure, &found, &phases, device);
+    let shares_device = structure.program.shares_device();
+    let diagnosis = (!shares_device)
+        .then(|| diagnose_phases(record, trace, &structure, &trace_phases, &phases, device))
+        .flatten();
     if let Some(diagnosis) = &diagnosis {
         for (phase, _) in &mut phases {
             let share = diagnosis.host_share(phase.phase, phase.label.as_deref());
             phase.class.explain_idle(share);
         }
     }
-    let facts = Facts {
+    let facts = FindingFacts {
         subject: counted_theory.map(|theory| (theory.model, theory.workload)),
         is_named: named_model,
         program: structure.program.kind,
@@ -155,27 +161,34 @@ pub(super) fn of_trace(
         is_cut: trace.issues.iter().any(|issue| issue.code.is_cut_file()),
         roof,
         latency: &latency,
-        unrecorded_seconds: unrecorded_seconds(&found, record),
-        gemms: ShapedGemms::of(&timeline),
-        phases: pairs(&phases),
+        unrecorded_seconds: unrecorded_seconds(&trace_phases, record),
+        gemms: ShapedGemms::of_trace(&timeline),
+        phases: clone_passes(&phases),
         diagnosis: diagnosis.as_ref(),
     };
-    let findings = qualified(findings(&facts), telemetry.as_ref(), &lanes);
+    let findings = if shares_device {
+        Vec::new()
+    } else {
+        draw_findings(&facts)
+    };
+    let findings = qualify_findings(findings, telemetry.as_ref(), &lanes);
     let known = workload.and_then(|workload| said.workload(&workload, structure.shown.as_ref()));
     let counted = workload.filter(|_| is_counted);
     Analysis {
         schema_version: Analysis::SCHEMA_VERSION,
-        model: name(record, trace),
+        model: record_name(record, trace),
         family: subject.map(|subject| subject.model.family.to_owned()),
         device: device.map(|device| device.name.clone()),
         workload: known,
-        assumptions: stated(device, counted.as_ref().zip(subject), &latency, &timeline),
+        assumptions: list_assumptions(device, counted.as_ref().zip(subject), &latency, &timeline),
         latency,
         load_ns: load_time(record),
         captured_pass: recorded.pass.map(|pass| pass as u64),
         phases: phases.into_iter().map(|(phase, _)| phase).collect(),
         findings,
-        replays: diagnosis.map(|found| found.phases).unwrap_or_default(),
+        replays: diagnosis
+            .map(|diagnosis| diagnosis.phases)
+            .unwrap_or_default(),
         telemetry,
         program: structure.program,
         timeline: Some(Box::new(timeline)),
@@ -192,37 +205,40 @@ fn judged_intervals(
     is_counted: bool,
     issues: &mut Vec<Issue>,
 ) -> Vec<TracePhase> {
-    let mut found = intervals(trace, structure);
+    let mut trace_phases = phase_intervals(trace, structure);
     let is_sampled = structure.phases.spans.is_some();
-    leave_out_parts(&mut found, is_counted, is_sampled, issues);
-    issues.extend(recorded::unrecorded(&structure.phases, &found));
-    found
+    leave_out_parts(&mut trace_phases, is_counted, is_sampled, issues);
+    issues.extend(recorded::unrecorded_phases(
+        &structure.phases,
+        &trace_phases,
+    ));
+    trace_phases
 }
 
 /// What the passes of a run say, with what about it should not be trusted.
-fn of_passes(record: &RunRecord) -> (Option<HostTelemetry>, Latency, Vec<Issue>) {
-    let telemetry = HostTelemetry::of(record);
-    let (latency, told) = Latency::of(record);
+fn read_passes(record: &RunRecord) -> (Option<HostTelemetry>, Latency, Vec<Issue>) {
+    let telemetry = HostTelemetry::from_record(record);
+    let (latency, told) = Latency::from_run(record);
     let mut issues = record.issues.clone();
     if !record.passes.is_empty() {
         issues.extend(told);
-        issues.extend(telemetry::issues(telemetry.as_ref()));
+        issues.extend(telemetry::contention_issues(telemetry.as_ref()));
     }
     (telemetry, latency, issues)
 }
 
 /// Windows of phases, and what says which passes ran in them.
-struct Windows<'a> {
-    found: &'a mut Vec<TracePhase>,
+struct PassWindows<'a> {
+    phases: &'a mut Vec<TracePhase>,
     trace: &'a Trace,
     structure: &'a Structure,
-    lanes: &'a [Lane],
+    lanes: &'a [WorkLane],
     /// Absent of a run that was measured, which says itself what it did; so are the patterns.
-    subject: Option<&'a Subject<'a>>,
+    subject: Option<&'a AskedModel<'a>>,
     patterns: Option<&'a StepPatterns>,
 }
 
-impl Windows<'_> {
+impl PassWindows<'_> {
     /// Counts the passes of each window: by the run, by shapes, by launch patterns, by what was stated; and the experts that they can
     /// have read.
     fn count_passes(
@@ -232,36 +248,36 @@ impl Windows<'_> {
         pass: Option<usize>,
     ) -> (Vec<ExpertsRead>, Vec<Issue>) {
         let phases = &self.structure.phases;
-        count_passes(self.found, self.trace, theory, record, pass);
+        count_passes(self.phases, self.trace, theory, record, pass);
         if let Some(shown) = self
             .structure
             .shown
             .as_ref()
             .filter(|_| self.subject.is_some())
         {
-            count_shown(self.found, phases, shown, theory.workload);
+            count_shown(self.phases, phases, shown, theory.workload);
         }
         let stated = &record.workload_keys;
         let mut issues: Vec<Issue> = Vec::new();
         issues.extend(step_count::follow_patterns(
-            self.found,
+            self.phases,
             self.patterns,
             theory.model,
             theory.workload,
             stated,
         ));
         if let Some(subject) = self.subject {
-            issues.extend(Stated::of(record).leave_unknown(self.found));
-            issues.extend(leave_other_rows(self.found, phases, self.trace, subject));
-            issues.extend(leave_fewer_gemms(self.found, theory, self.lanes));
+            issues.extend(StatedWorkload::of_record(record).leave_unknown(self.phases));
+            issues.extend(leave_other_rows(self.phases, phases, self.trace, subject));
+            issues.extend(leave_fewer_gemms(self.phases, theory, self.lanes));
         }
-        let (experts, told) = fewer_experts(theory, self.found, self.trace, self.lanes);
+        let (experts, told) = fewer_experts(theory, self.phases, self.trace, self.lanes);
         issues.extend(told);
         (experts, issues)
     }
 }
 
-fn pairs(phases: &[(PhaseAnalysis, Vec<Pass>)]) -> Vec<(&PhaseAnalysis, Vec<Pass>)> {
+fn clone_passes(phases: &[(PhaseAnalysis, Vec<Pass>)]) -> Vec<(&PhaseAnalysis, Vec<Pass>)> {
     let pairs = phases.iter();
     pairs
         .map(|(phase, passes)| (phase, passes.clone()))
@@ -269,16 +285,16 @@ fn pairs(phases: &[(PhaseAnalysis, Vec<Pass>)]) -> Vec<(&PhaseAnalysis, Vec<Pass
 }
 
 /// Findings with what telemetry of the machine says of them, and its own.
-fn qualified(
+fn qualify_findings(
     mut findings: Vec<Finding>,
     telemetry: Option<&HostTelemetry>,
-    lanes: &[Lane],
+    lanes: &[WorkLane],
 ) -> Vec<Finding> {
     if telemetry::is_contended(telemetry) {
         let on_device = lanes.iter().any(|lane| lane.device.is_some());
-        contended::qualify(&mut findings, on_device);
+        contended::qualify_host_times(&mut findings, on_device);
     }
-    findings.extend(throttling::findings(telemetry));
+    findings.extend(throttling::throttling_findings(telemetry));
     findings
 }
 
@@ -292,7 +308,7 @@ fn lone_rank(record: &RunRecord, trace: &Trace) -> Option<(u64, u64)> {
 }
 
 /// The workload with the experts that the trace shows to be reached.
-fn measured_workload(subject: &Subject<'_>, trace: &Trace, structure: &Structure) -> Workload {
+fn measured_workload(subject: &AskedModel<'_>, trace: &Trace, structure: &Structure) -> Workload {
     Workload {
         routing: measured_routing(&subject.workload, trace, structure),
         ..subject.workload
@@ -300,33 +316,33 @@ fn measured_workload(subject: &Subject<'_>, trace: &Trace, structure: &Structure
 }
 
 /// More calls of operators than the trace can show.
-fn most_calls(lanes: &[Lane]) -> usize {
+fn most_calls(lanes: &[WorkLane]) -> usize {
     let items: usize = lanes.iter().map(|lane| lane.items.len()).sum();
     items.saturating_mul(2)
 }
 
-fn prefills(found: &[TracePhase]) -> usize {
-    found
+fn count_prefills(trace_phases: &[TracePhase]) -> usize {
+    trace_phases
         .iter()
         .filter(|phase| phase.phase == RunPhase::Prefill)
         .map(|phase| phase.intervals.len())
         .sum()
 }
 
-fn works_in(lane: &Lane, phase: &TracePhase) -> bool {
+fn works_in(lane: &WorkLane, phase: &TracePhase) -> bool {
     let mut intervals = phase.intervals.iter();
-    intervals.any(|interval| !lane.around(interval.window()).is_empty())
+    intervals.any(|interval| !lane.items_around(interval.window()).is_empty())
 }
 
 /// All phases on all lanes, each with the passes that it ran.
-fn judged(
-    tracing: &Tracing<'_>,
-    found: &[TracePhase],
+fn judge_phases(
+    tracing: &TraceContext<'_>,
+    trace_phases: &[TracePhase],
     phases: &Phases,
     issues: &mut Vec<Issue>,
 ) -> Vec<(PhaseAnalysis, Vec<Pass>)> {
     let mut all = Vec::new();
-    for phase in found {
+    for phase in trace_phases {
         for lane in 0..tracing.lanes.len() {
             let Some(phase) = phase.on_device(tracing.lanes[lane].device) else {
                 continue;
@@ -337,10 +353,10 @@ fn judged(
             {
                 continue;
             }
-            let (mut judged, passes) = tracing.phase(&phase, lane, issues);
+            let (mut judged, passes) = tracing.analyze_phase(&phase, lane, issues);
             if let Some(traced) = &mut judged.traced {
                 let is_judged = |number: usize| !traced.instances[number].left_out;
-                let part = recorded::part(tracing.trace, phases, &phase, is_judged);
+                let part = recorded::recorded_part(tracing.trace, phases, &phase, is_judged);
                 traced.recorded = part;
                 issues.extend(part.and_then(|part| recorded::too_small(&part, judged.name())));
             }
@@ -352,9 +368,9 @@ fn judged(
 
 /// What the derived numbers rest on. Without a model rooflines are those of single operators of the framework, where their
 /// shapes were recorded.
-fn stated(
+fn list_assumptions(
     device: Option<&Device>,
-    counted: Option<(&Workload, &Subject<'_>)>,
+    counted: Option<(&Workload, &AskedModel<'_>)>,
     latency: &Latency,
     timeline: &TraceAnalysis,
 ) -> Vec<Assumption> {
@@ -362,36 +378,37 @@ fn stated(
     let has_roofline = |row: &OperatorRow| row.work.is_some_and(|work| work.roofline.is_some());
     let has_rooflines = workload.is_some() || timeline.operators.iter().any(has_roofline);
     let judged = device.filter(|_| has_rooflines);
-    let mut assumptions = assumptions(judged, latency, workload.is_some());
+    let mut assumptions = base_assumptions(judged, latency, workload.is_some());
     assumptions.extend(counted.and_then(|(workload, subject)| uniform_routing(subject, workload)));
     let counted = workload.zip(device);
-    assumptions.extend(counted.and_then(|(workload, device)| arithmetic(workload, device)));
+    assumptions.extend(counted.and_then(|(workload, device)| compute_dtype(workload, device)));
     assumptions
 }
 
-fn matched(
+fn match_work(
     trace: &Trace,
     structure: &Structure,
-    lanes: &[Lane],
-    counted: Option<&Counted<'_>>,
+    lanes: &[WorkLane],
+    counted: Option<&CountedCalls<'_>>,
 ) -> Matching {
     match (counted, lanes) {
-        (Some(counted), [lane]) if lane.is_exact => Matching::exact(trace, lane, counted),
+        (Some(counted), [lane]) if lane.is_exact => Matching::by_identity(trace, lane, counted),
         (Some(counted), _) => {
             let tree_of = |window: usize| counted.tree_of.get(&window).copied();
-            let ranges = ModuleRanges::of(trace, &structure.phases, lanes, &counted.trees, tree_of);
-            Matching::of(trace, lanes, counted, &ranges)
+            let ranges =
+                ModuleRanges::from_trace(trace, &structure.phases, lanes, &counted.trees, tree_of);
+            Matching::by_model(trace, lanes, counted, &ranges)
         }
         (None, _) => Matching::by_name(trace, lanes),
     }
 }
 
 /// When the first event of each unit began.
-fn first_events(lanes: &[Lane], matching: &Matching) -> Vec<i64> {
+fn first_events(lanes: &[WorkLane], matching: &Matching) -> Vec<i64> {
     let mut first = vec![i64::MAX; matching.units.len()];
     for (lane, verdicts) in lanes.iter().zip(&matching.verdicts) {
         for (item, verdict) in lane.items.iter().zip(verdicts) {
-            if let Verdict::Unit(unit) = verdict {
+            if let MatchVerdict::Unit(unit) = verdict {
                 let first = &mut first[*unit as usize];
                 *first = (*first).min(item.start);
             }
@@ -400,7 +417,7 @@ fn first_events(lanes: &[Lane], matching: &Matching) -> Vec<i64> {
     first
 }
 
-fn name(record: &RunRecord, trace: &Trace) -> String {
+fn record_name(record: &RunRecord, trace: &Trace) -> String {
     if !record.name.is_empty() {
         return record.name.clone();
     }

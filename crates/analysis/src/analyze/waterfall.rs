@@ -3,19 +3,21 @@
 use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 
-use crate::analyze::phase_intervals::Interval;
-use crate::analyze::tracing::Tracing;
+use crate::analyze::phase_intervals::PhaseInterval;
+use crate::analyze::tracing::TraceContext;
 use crate::labels::phase_of_name;
-use crate::matching::lanes::Lane;
+use crate::matching::lanes::WorkLane;
 use crate::matching::unmatched::UnmatchedReason;
 use crate::timeline::breakdown::DeviceBreakdown;
-use crate::waterfall::{Event, EventClass, HostInterval, Input, Roofline, Waterfall};
+use crate::waterfall::{
+    ClassedEvent, EventClass, HostInterval, Roofline, Waterfall, WaterfallInput,
+};
 
-impl Tracing<'_> {
+impl TraceContext<'_> {
     /// Where the time of some intervals went on lane `number`.
     pub(super) fn waterfall(
         &self,
-        included: &[&Interval],
+        included: &[&PhaseInterval],
         number: usize,
         breakdowns: &[Option<(&DeviceBreakdown, usize)>],
     ) -> Waterfall {
@@ -24,7 +26,7 @@ impl Tracing<'_> {
         for (interval, breakdown) in included.iter().zip(breakdowns) {
             let (events, rooflines) = self.events(interval, number);
             let host = self.host_intervals(lane, interval);
-            let mut waterfall = Waterfall::of(&Input {
+            let mut waterfall = Waterfall::from_events(&WaterfallInput {
                 window: (Nanos(interval.start), Nanos(interval.end)),
                 events: &events,
                 rooflines: rooflines.as_deref(),
@@ -42,9 +44,9 @@ impl Tracing<'_> {
         }
         let mut waterfall = sum.unwrap_or_default();
         let whole_graph = included.iter().any(|interval| {
-            let items = lane.items[lane.around(interval.window())].iter();
+            let items = lane.items[lane.items_around(interval.window())].iter();
             let mut graphs = items.filter(|item| item.whole_graph);
-            graphs.any(|item| item.inside(interval.window()).is_some())
+            graphs.any(|item| item.time_inside(interval.window()).is_some())
         });
         if whole_graph {
             waterfall.extra_abstains = Some(UnmatchedReason::WholeGraph);
@@ -53,9 +55,13 @@ impl Tracing<'_> {
     }
 
     /// The events of an interval in their parts, and the rooflines of those that are matched; no rooflines where one is not known.
-    fn events(&self, interval: &Interval, number: usize) -> (Vec<Event>, Option<Vec<Roofline>>) {
+    fn events(
+        &self,
+        interval: &PhaseInterval,
+        number: usize,
+    ) -> (Vec<ClassedEvent>, Option<Vec<Roofline>>) {
         let lane = &self.lanes[number];
-        let range = lane.around(interval.window());
+        let range = lane.items_around(interval.window());
         // Numbers of units are those of the whole trace; an interval needs few of them.
         let mut local: FxHashMap<u32, u32> = FxHashMap::default();
         let mut rooflines: Option<Vec<Roofline>> =
@@ -73,12 +79,12 @@ impl Tracing<'_> {
         let events = lane.items[range.clone()]
             .iter()
             .zip(&self.matching.verdicts[number][range])
-            .filter(|(item, _)| lane.holds(item, interval.window))
-            .map(|(item, verdict)| Event {
+            .filter(|(item, _)| lane.counts_in(item, interval.window))
+            .map(|(item, verdict)| ClassedEvent {
                 start_ns: Nanos(item.start),
                 end_ns: Nanos(item.end),
-                launched_ns: item.launched.map(Nanos),
-                class: match verdict.class() {
+                launched_ns: item.launch_time().map(Nanos),
+                class: match verdict.event_class() {
                     EventClass::Matched(unit) => EventClass::Matched(place(unit)),
                     class => class,
                 },
@@ -88,13 +94,13 @@ impl Tracing<'_> {
     }
 
     /// What llmprof's engine did between its operators. A device's idle time has causes of its own, and other recorders show none.
-    fn host_intervals(&self, lane: &Lane, interval: &Interval) -> Vec<HostInterval> {
+    fn host_intervals(&self, lane: &WorkLane, interval: &PhaseInterval) -> Vec<HostInterval> {
         if lane.device.is_some() || !lane.is_exact {
             return Vec::new();
         }
         // The engine marks what it does between operators, such as sampling, by ranges inside of its phases.
         let ranges = &self.trace.ranges;
-        let mut found: Vec<HostInterval> = (0..ranges.len())
+        let mut intervals: Vec<HostInterval> = (0..ranges.len())
             .map(|row| {
                 (
                     row,
@@ -113,12 +119,12 @@ impl Tracing<'_> {
                 end_ns: Nanos(end),
             })
             .collect();
-        found.sort_by_key(|host| (host.start_ns, host.end_ns));
-        found
+        intervals.sort_by_key(|host| (host.start_ns, host.end_ns));
+        intervals
     }
 
     /// The roofline of a unit in an interval: an operator counts where its first event began.
-    fn roofline_in(&self, unit: u32, interval: &Interval) -> Option<Roofline> {
+    fn roofline_in(&self, unit: u32, interval: &PhaseInterval) -> Option<Roofline> {
         let begins = self.first_events[unit as usize] >= interval.start;
         let roofline = self.matching.units[unit as usize].roofline?;
         Some(if begins {

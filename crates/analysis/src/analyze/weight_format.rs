@@ -4,18 +4,16 @@ use llmprof_record::kernel_name::Category;
 use llmprof_record::trace::Trace;
 use llmprof_theory::{Kind, Routing, Workload};
 
-use crate::analyze::subject::Subject;
+use crate::analyze::subject::AskedModel;
+use crate::thresholds::PLAIN_WEIGHT_MIN_BYTES;
 use crate::trace::Structure;
-
-/// Bytes of a weight from which on a format is plain: 16 bits.
-const PLAIN: f64 = 1.9;
 
 /// The longest GEMM kernel in 8 or fewer bits, where most GEMM time is in such kernels, by their names, and all matrices of the model that
 /// was named have 16 bits or more: a quantized checkpoint ran, whose weights are fewer bytes.
 pub(super) fn other_format<'t>(
     structure: &Structure,
     trace: &'t Trace,
-    said: &Subject<'_>,
+    said: &AskedModel<'_>,
 ) -> Option<&'t str> {
     let (mut all, mut narrow) = (0_i128, 0_i128);
     let mut example: Option<(i64, &'t str)> = None;
@@ -35,7 +33,7 @@ pub(super) fn other_format<'t>(
     }
     let (_, name) = example.filter(|_| 2 * narrow > all)?;
     let least = least_bytes(said)?;
-    (least >= PLAIN).then_some(name)
+    (least >= PLAIN_WEIGHT_MIN_BYTES).then_some(name)
 }
 
 /// Whether the name of a GEMM says that it multiplies by weights of 8 or fewer bits.
@@ -50,7 +48,7 @@ fn is_narrow(name: &str) -> bool {
 }
 
 /// The fewest bytes that a weight of any matrix of the model has.
-fn least_bytes(said: &Subject<'_>) -> Option<f64> {
+fn least_bytes(said: &AskedModel<'_>) -> Option<f64> {
     // Of all experts, however many there are.
     let workload = Workload {
         routing: Routing::Measured {

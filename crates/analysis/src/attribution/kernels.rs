@@ -22,39 +22,38 @@ pub struct KernelRow {
     pub category: Category,
     /// The library it comes from, as far as its name tells.
     pub library: Library,
-    /// Launches.
+    /// Number of launches in the trace.
     pub calls: u64,
     /// The sum of their times.
     pub total_ns: Nanos,
     /// The part of all kernel time, percent.
     pub share_pct: f64,
-    /// Mean time, ns.
+    /// Mean time of a launch, ns.
     pub mean_ns: f64,
-    /// Median time, ns.
+    /// Median time of a launch, ns.
     pub median_ns: f64,
-    /// Shortest time.
+    /// Time of the shortest launch.
     pub min_ns: Nanos,
-    /// Longest time.
+    /// Time of the longest launch.
     pub max_ns: Nanos,
     /// Standard deviation with n − 1 in the denominator, ns; 0 for one launch.
     pub deviation_ns: f64,
     /// The ways it was launched, the longest total first.
-    pub launches: Vec<LaunchRow>,
+    pub launches: Vec<LauncherRow>,
 }
 
 /// Launches of a kernel with one configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
-#[schemars(rename = "LauncherRow")]
-pub struct LaunchRow {
-    /// Blocks in the grid.
+pub struct LauncherRow {
+    /// Number of blocks in x, y and z.
     pub grid: [u32; 3],
-    /// Threads in a block.
+    /// Number of threads of a block in x, y and z.
     pub block: [u32; 3],
-    /// Registers a thread.
+    /// Registers that one thread uses.
     pub registers: u32,
     /// Shared memory a block, static and dynamic, bytes.
     pub shared_bytes: Bytes,
-    /// Launches.
+    /// Number of launches with this configuration.
     pub calls: u64,
     /// The sum of their times.
     pub total_ns: Nanos,
@@ -66,15 +65,15 @@ pub struct LaunchRow {
 }
 
 /// Rows beyond this many are summed up in one: nobody reads them, and names were generated.
-pub const MOST_ROWS: usize = 20_000;
+pub const KERNEL_ROWS_MAX: usize = 20_000;
 
-/// The name of the row that sums up what is beyond [`MOST_ROWS`].
+/// The name of the row that sums up what is beyond [`KERNEL_ROWS_MAX`].
 pub(crate) const OTHER_ROW: &str = "(other kernels)";
 
 type Configuration = ([u32; 3], [u32; 3], u32, u64, u32);
 
 /// All kernels of a trace, the longest total first.
-pub(crate) fn kernels(trace: &Trace, events: &DeviceEvents) -> Vec<KernelRow> {
+pub(crate) fn kernel_rows(trace: &Trace, events: &DeviceEvents) -> Vec<KernelRow> {
     let table = &trace.kernels;
     let (names, durations) = (&table.name[..], &table.duration[..]);
     let mut order: Vec<u32> = (0..table.len() as u32).collect();
@@ -89,10 +88,10 @@ pub(crate) fn kernels(trace: &Trace, events: &DeviceEvents) -> Vec<KernelRow> {
         .collect();
     // Ids of strings compare as the strings do.
     groups.sort_by_key(|&(time, group)| (std::cmp::Reverse(time), names[group[0] as usize]));
-    let beyond = groups.split_off(groups.len().min(MOST_ROWS));
+    let beyond = groups.split_off(groups.len().min(KERNEL_ROWS_MAX));
     let mut rows: Vec<KernelRow> = groups
         .par_iter()
-        .map(|&(time, group)| row(trace, events, group, time, total))
+        .map(|&(time, group)| kernel_row(trace, events, group, time, total))
         .collect();
     if !beyond.is_empty() {
         let rest: Vec<u32> = beyond
@@ -103,7 +102,7 @@ pub(crate) fn kernels(trace: &Trace, events: &DeviceEvents) -> Vec<KernelRow> {
         let time = beyond
             .iter()
             .fold(0_i64, |sum, (time, _)| sum.saturating_add(*time));
-        let mut other = row(trace, events, &rest, time, total);
+        let mut other = kernel_row(trace, events, &rest, time, total);
         OTHER_ROW.clone_into(&mut other.name);
         OTHER_ROW.clone_into(&mut other.canonical);
         other.category = Category::Other;
@@ -114,14 +113,20 @@ pub(crate) fn kernels(trace: &Trace, events: &DeviceEvents) -> Vec<KernelRow> {
     rows
 }
 
-fn row(trace: &Trace, events: &DeviceEvents, group: &[u32], time: i64, total: i128) -> KernelRow {
+fn kernel_row(
+    trace: &Trace,
+    events: &DeviceEvents,
+    group: &[u32],
+    time: i64,
+    total: i128,
+) -> KernelRow {
     let table = &trace.kernels;
     let name: StrId = table.name[group[0] as usize];
     let mut times: Vec<i64> = group
         .iter()
         .map(|&row| table.duration[row as usize])
         .collect();
-    let spread = Spread::of(&mut times).unwrap_or_default();
+    let spread = Spread::from_values(&mut times).unwrap_or_default();
     let mangled = table.mangled[group[0] as usize];
     let spelling = if mangled == StrId::EMPTY {
         name
@@ -146,11 +151,11 @@ fn row(trace: &Trace, events: &DeviceEvents, group: &[u32], time: i64, total: i1
         min_ns: Nanos(times.first().copied().unwrap_or_default()),
         max_ns: Nanos(times.last().copied().unwrap_or_default()),
         deviation_ns: spread.deviation.unwrap_or_default(),
-        launches: launches(trace, group),
+        launches: launcher_rows(trace, group),
     }
 }
 
-fn launches(trace: &Trace, group: &[u32]) -> Vec<LaunchRow> {
+fn launcher_rows(trace: &Trace, group: &[u32]) -> Vec<LauncherRow> {
     let table = &trace.kernels;
     let configuration = |row: u32| -> Configuration {
         let row = row as usize;
@@ -166,15 +171,15 @@ fn launches(trace: &Trace, group: &[u32]) -> Vec<LaunchRow> {
     let mut sorted: Vec<(Configuration, u32)> =
         group.iter().map(|&row| (configuration(row), row)).collect();
     sorted.sort_unstable();
-    let mut rows: Vec<LaunchRow> = sorted
+    let mut rows: Vec<LauncherRow> = sorted
         .chunk_by(|a, b| a.0 == b.0)
-        .map(|launches| launch_row(trace, launches))
+        .map(|launches| launcher_row(trace, launches))
         .collect();
     rows.sort_by_key(|row| (std::cmp::Reverse(row.total_ns), row.grid, row.block));
     rows
 }
 
-fn launch_row(trace: &Trace, launches: &[(Configuration, u32)]) -> LaunchRow {
+fn launcher_row(trace: &Trace, launches: &[(Configuration, u32)]) -> LauncherRow {
     let table = &trace.kernels;
     let (grid, block, registers, shared_bytes, device) = launches[0].0;
     let size = |sizes: [u32; 3]| {
@@ -189,7 +194,7 @@ fn launch_row(trace: &Trace, launches: &[(Configuration, u32)]) -> LaunchRow {
     };
     let device: Option<&DeviceProperties> = trace.devices.iter().find(|known| known.id == device);
     let estimate = table.occupancy[launches[0].1 as usize];
-    LaunchRow {
+    LauncherRow {
         grid,
         block,
         registers,
@@ -198,7 +203,7 @@ fn launch_row(trace: &Trace, launches: &[(Configuration, u32)]) -> LaunchRow {
         total_ns: Nanos(launches.iter().fold(0_i64, |sum, (_, row)| {
             sum.saturating_add(table.duration[*row as usize])
         })),
-        occupancy: device.and_then(|device| Occupancy::of(size(grid), needs, device)),
+        occupancy: device.and_then(|device| Occupancy::from_launch(size(grid), needs, device)),
         estimated_occupancy_pct: (!estimate.is_nan()).then_some(estimate),
     }
 }

@@ -10,21 +10,21 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::attribution::Attribution;
+use crate::row_order::sort_descending_named;
 use crate::timeline::device_events::DeviceEvents;
-use crate::timeline::intervals::add;
+use crate::timeline::intervals::add_saturating;
 use crate::timeline::launches::{EventCalls, Launches};
 use crate::timeline::nesting::{NONE, Nesting};
 
 /// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyAverage {
-    /// The name.
     pub key: String,
     /// How many events have it.
     pub count: u64,
     /// Time on the host less that of slices inside.
     pub self_host_ns: Nanos,
-    /// Time on the host.
+    /// Time on the host, slices inside included.
     pub host_ns: Nanos,
     /// Time on the device of what the slice itself launched.
     pub self_device_ns: Nanos,
@@ -33,7 +33,7 @@ pub struct KeyAverage {
 }
 
 /// The host slices that torch counts.
-fn counts(kind: HostKind) -> bool {
+fn is_counted(kind: HostKind) -> bool {
     matches!(
         kind,
         HostKind::OPERATOR | HostKind::RUNTIME | HostKind::DRIVER | HostKind::OVERHEAD
@@ -55,7 +55,7 @@ pub(crate) struct SliceTimes {
 
 impl SliceTimes {
     /// Works out the times of all slices, taking the operator of each event from `operator_of`.
-    pub(crate) fn of(
+    pub(crate) fn from_trace(
         trace: &Trace,
         nesting: &Nesting,
         events: &DeviceEvents,
@@ -65,7 +65,7 @@ impl SliceTimes {
         let (kind, duration) = (&hosts.kind[..], &hosts.duration[..]);
         // The nearest counted slice around each row; Python functions lie between operators.
         let holders = nesting.inherit(|row, around| {
-            if counts(kind[row]) {
+            if is_counted(kind[row]) {
                 row as u32
             } else {
                 around
@@ -87,7 +87,7 @@ impl SliceTimes {
         let mut device = self_device.clone();
         // Inner rows come after outer ones: backwards, every row is complete before it is passed on.
         for row in (0..hosts.len()).rev() {
-            if !counts(kind[row]) {
+            if !is_counted(kind[row]) {
                 continue;
             }
             let around = holder(row);
@@ -106,7 +106,7 @@ impl SliceTimes {
     }
 }
 
-/// As torch's profiler has it, but for events of other threads: it gives those to whatever runs at the time.
+/// As in torch's profiler, except for events of other threads, which torch gives to the slice that runs at the time.
 fn self_host_memory(trace: &Trace, nesting: &Nesting) -> Option<Vec<i64>> {
     let hosts = &trace.hosts;
     let (thread, start) = (&hosts.thread[..], &hosts.start[..]);
@@ -132,10 +132,11 @@ fn self_host_memory(trace: &Trace, nesting: &Nesting) -> Option<Vec<i64>> {
         };
         let holds = |&row: &u32| {
             let row = row as usize;
-            counts(hosts.kind[row]) && event.time <= start[row].saturating_add(hosts.duration[row])
+            is_counted(hosts.kind[row])
+                && event.time <= start[row].saturating_add(hosts.duration[row])
         };
         if let Some(row) = nesting.outwards(last as u32).find(holds) {
-            add(&mut bytes[row as usize], event.bytes);
+            add_saturating(&mut bytes[row as usize], event.bytes);
         }
     }
     bytes
@@ -143,10 +144,10 @@ fn self_host_memory(trace: &Trace, nesting: &Nesting) -> Option<Vec<i64>> {
 
 /// The table, the longest time on the device first.
 pub fn key_averages(trace: &Trace) -> Vec<KeyAverage> {
-    let (events, nesting) = (DeviceEvents::of(trace), Nesting::of(trace));
-    let calls = EventCalls::of(&events, &Launches::of(trace));
-    let attribution = Attribution::of(trace, &events, &calls, &nesting);
-    let times = SliceTimes::of(trace, &nesting, &events, |index| {
+    let (events, nesting) = (DeviceEvents::from_trace(trace), Nesting::from_trace(trace));
+    let calls = EventCalls::from_launches(&events, &Launches::from_trace(trace));
+    let attribution = Attribution::from_trace(trace, &events, &calls, &nesting);
+    let times = SliceTimes::from_trace(trace, &nesting, &events, |index| {
         attribution.operator(index)
     });
     let mut rows: FxHashMap<StrId, KeyAverage> = FxHashMap::default();
@@ -160,28 +161,24 @@ pub fn key_averages(trace: &Trace) -> Vec<KeyAverage> {
     };
     let hosts = &trace.hosts;
     for row in 0..hosts.len() {
-        if !counts(hosts.kind[row]) {
+        if !is_counted(hosts.kind[row]) {
             continue;
         }
         let name = hosts.name[row];
         let sum = rows.entry(name).or_insert_with(|| row_of(name));
         sum.count += 1;
-        add(&mut sum.self_host_ns.0, times.self_host[row]);
-        add(&mut sum.host_ns.0, hosts.duration[row]);
-        add(&mut sum.self_device_ns.0, times.self_device[row]);
-        add(&mut sum.device_ns.0, times.device[row]);
+        add_saturating(&mut sum.self_host_ns.0, times.self_host[row]);
+        add_saturating(&mut sum.host_ns.0, hosts.duration[row]);
+        add_saturating(&mut sum.self_device_ns.0, times.self_device[row]);
+        add_saturating(&mut sum.device_ns.0, times.device[row]);
     }
     for event in events.all() {
         let sum = rows.entry(event.name).or_insert_with(|| row_of(event.name));
         sum.count += 1;
-        add(&mut sum.self_device_ns.0, event.duration());
-        add(&mut sum.device_ns.0, event.duration());
+        add_saturating(&mut sum.self_device_ns.0, event.duration());
+        add_saturating(&mut sum.device_ns.0, event.duration());
     }
     let mut rows: Vec<KeyAverage> = rows.into_values().collect();
-    rows.sort_by(|a, b| {
-        b.self_device_ns
-            .cmp(&a.self_device_ns)
-            .then_with(|| a.key.cmp(&b.key))
-    });
+    sort_descending_named(&mut rows, |row| (row.self_device_ns.0, &row.key));
     rows
 }

@@ -23,8 +23,7 @@ use crate::timeline::nesting::{NONE, Nesting, Paths, module_name};
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
-#[schemars(rename = "UnattributedReason")]
-pub enum Reason {
+pub enum UnattributedReason {
     /// It carries neither a correlation id nor the id of an operator.
     NoCorrelation,
     /// The call that it refers to is not in the trace: the capture began later, or calls were not recorded.
@@ -37,12 +36,12 @@ pub enum Reason {
 
 /// Where one device event comes from. Absent parts are [`None`] through the accessors of [`Attribution`].
 #[derive(Clone, Copy, Debug)]
-struct Origin {
+struct OriginIds {
     call: u32,
     operator: u32,
     modules: u32,
     ranges: u32,
-    reason: Option<Reason>,
+    reason: Option<UnattributedReason>,
 }
 
 /// A list of nested names, or none.
@@ -51,13 +50,13 @@ pub(crate) struct PathId(u32);
 
 /// The origin of every device event of a trace.
 pub(crate) struct Attribution {
-    origins: Vec<Origin>,
+    origins: Vec<OriginIds>,
     paths: Paths,
 }
 
 impl Attribution {
     /// Finds the origin of every event.
-    pub(crate) fn of(
+    pub(crate) fn from_trace(
         trace: &Trace,
         events: &DeviceEvents,
         calls: &EventCalls,
@@ -86,12 +85,16 @@ impl Attribution {
             };
             let reason = match (operator, call) {
                 (operator, _) if operator != NONE => None,
-                (_, call) if call != NONE && has_operators => Some(Reason::OutsideOperators),
-                (_, call) if call != NONE => Some(Reason::NoOperatorsRecorded),
-                _ if event.correlation == 0 && event.external == 0 => Some(Reason::NoCorrelation),
-                _ => Some(Reason::CallNotRecorded),
+                (_, call) if call != NONE && has_operators => {
+                    Some(UnattributedReason::OutsideOperators)
+                }
+                (_, call) if call != NONE => Some(UnattributedReason::NoOperatorsRecorded),
+                _ if event.correlation == 0 && event.external == 0 => {
+                    Some(UnattributedReason::NoCorrelation)
+                }
+                _ => Some(UnattributedReason::CallNotRecorded),
             };
-            Origin {
+            OriginIds {
                 call,
                 operator,
                 modules: module,
@@ -110,12 +113,12 @@ impl Attribution {
 
     /// The row in [`Trace::hosts`] of the call that launched event `index`.
     pub(crate) fn call(&self, index: usize) -> Option<u32> {
-        some(self.origins[index].call)
+        some_row(self.origins[index].call)
     }
 
     /// The row in [`Trace::hosts`] of the operator that launched event `index`.
     pub(crate) fn operator(&self, index: usize) -> Option<u32> {
-        some(self.origins[index].operator)
+        some_row(self.origins[index].operator)
     }
 
     /// The modules around the launch of event `index`, outermost first.
@@ -133,12 +136,12 @@ impl Attribution {
     }
 
     /// Why event `index` has no operator.
-    pub(crate) fn reason(&self, index: usize) -> Option<Reason> {
+    pub(crate) fn reason(&self, index: usize) -> Option<UnattributedReason> {
         self.origins[index].reason
     }
 }
 
-fn some(index: u32) -> Option<u32> {
+fn some_row(index: u32) -> Option<u32> {
     (index != NONE).then_some(index)
 }
 
@@ -176,8 +179,8 @@ pub(crate) fn module_path(trace: &Trace, nesting: &Nesting, row: u32) -> Option<
     (!names.is_empty()).then(|| names.join("/"))
 }
 
-/// Ranges may overlap without nesting; beyond this many at once the inner ones are left out of paths.
-const DEEPEST: usize = 64;
+/// Ranges may overlap without nesting: of more open ones than this, the inner ones are left out of paths.
+const OPEN_RANGES_MAX: usize = 64;
 
 /// For every launching call inside some range, the path of the ranges around it.
 fn range_paths(trace: &Trace, calls: &[u32], paths: &mut Paths) -> FxHashMap<u32, u32> {
@@ -202,10 +205,10 @@ fn range_paths(trace: &Trace, calls: &[u32], paths: &mut Paths) -> FxHashMap<u32
         }
         while next < ranges.len() && (ranges.thread[next], ranges.start[next]) <= (on, at) {
             if ranges.thread[next] == on && is_annotation(ranges.kind[next]) {
-                if open.len() >= DEEPEST {
+                if open.len() >= OPEN_RANGES_MAX {
                     open.retain(|&range| end(range) > ranges.start[next]);
                 }
-                if open.len() < DEEPEST {
+                if open.len() < OPEN_RANGES_MAX {
                     open.push(next);
                 }
             }
@@ -243,10 +246,10 @@ fn operators_by_id(trace: &Trace, events: &DeviceEvents) -> FxHashMap<u64, u32> 
     let hosts = &trace.hosts;
     for row in 0..hosts.len() {
         if hosts.kind[row] == HostKind::OPERATOR
-            && let Some(found) = rows.get_mut(&hosts.external[row])
-            && *found == NONE
+            && let Some(first) = rows.get_mut(&hosts.external[row])
+            && *first == NONE
         {
-            *found = row as u32;
+            *first = row as u32;
         }
     }
     rows

@@ -10,18 +10,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::attribution::Attribution;
 use crate::attribution::key_averages::SliceTimes;
-use crate::attribution::operator_cost::{Costs, OperatorCost};
+use crate::attribution::operator_cost::{OperatorCost, OperatorCosts};
+use crate::thresholds::ROOFLINE_TOLERANCE_RATIO;
 use crate::timeline::device_events::DeviceEvents;
-use crate::timeline::intervals::add;
+use crate::timeline::intervals::add_saturating;
 
 /// Calls and times of some calls of one operator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct OperatorTimes {
-    /// Calls.
+    /// Number of calls that the times are of.
     pub calls: u64,
     /// Time on the host less that of what it called.
     pub host_self_ns: Nanos,
-    /// Time on the host.
+    /// Time on the host, operators that it called included.
     pub host_total_ns: Nanos,
     /// Device time of what it launched itself.
     pub device_self_ns: Nanos,
@@ -42,15 +43,15 @@ pub struct OperatorTimes {
 impl OperatorTimes {
     fn add(&mut self, other: &Self) {
         self.calls += other.calls;
-        add(&mut self.host_self_ns.0, other.host_self_ns.0);
-        add(&mut self.host_total_ns.0, other.host_total_ns.0);
-        add(&mut self.device_self_ns.0, other.device_self_ns.0);
-        add(&mut self.device_total_ns.0, other.device_total_ns.0);
+        add_saturating(&mut self.host_self_ns.0, other.host_self_ns.0);
+        add_saturating(&mut self.host_total_ns.0, other.host_total_ns.0);
+        add_saturating(&mut self.device_self_ns.0, other.device_self_ns.0);
+        add_saturating(&mut self.device_total_ns.0, other.device_total_ns.0);
         self.launches += other.launches;
         self.device_events += other.device_events;
         self.device_calls += other.device_calls;
         if let Some(bytes) = other.host_self_memory_bytes {
-            add(self.host_self_memory_bytes.get_or_insert(0), bytes);
+            add_saturating(self.host_self_memory_bytes.get_or_insert(0), bytes);
         }
     }
 }
@@ -64,7 +65,7 @@ pub struct OperatorWork {
     pub flops: Flops,
     /// Bytes that they must read and write.
     pub bytes: Bytes,
-    /// Their device time.
+    /// Device time of these calls.
     pub device_ns: Nanos,
     /// Operations a second of device time.
     pub flops_per_s: Option<f64>,
@@ -77,12 +78,12 @@ pub struct OperatorWork {
     pub roofline: Option<f64>,
 }
 
-/// One operator.
+/// One operator of the framework over the whole trace.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct OperatorRow {
-    /// Its name.
+    /// Name of the operator, as `aten::mm`.
     pub name: String,
-    /// All calls.
+    /// Times of all its calls.
     #[serde(flatten)]
     pub times: OperatorTimes,
     /// Work of the calls whose cost is known.
@@ -96,7 +97,7 @@ pub struct OperatorRow {
 pub struct ShapeRow {
     /// The inputs: `bf16[128,896]` for a tensor, the value for anything else; empty where not recorded.
     pub inputs: Vec<String>,
-    /// These calls.
+    /// Times of the calls with these inputs.
     #[serde(flatten)]
     pub times: OperatorTimes,
     /// What one call must cost.
@@ -105,32 +106,29 @@ pub struct ShapeRow {
     pub work: Option<OperatorWork>,
 }
 
-/// A clock that counts whole nanoseconds, and peaks that are stated with three digits.
-const MOST_SHARE: f64 = 1.005;
-
 /// Operators beyond this many are summed up in one row: names were generated.
-pub const MOST_ROWS: usize = 20_000;
+pub const OPERATOR_ROWS_MAX: usize = 20_000;
 
-/// The name of the row that sums up what is beyond [`MOST_ROWS`].
+/// The name of the row that sums up what is beyond [`OPERATOR_ROWS_MAX`].
 pub(crate) const OTHER_ROW: &str = "(other operators)";
 
 /// Rows of shapes that are kept for one operator; the rest is in the operator's sums.
-pub(crate) const MOST_SHAPES: usize = 1000;
+pub(crate) const SHAPE_ROWS_MAX: usize = 1000;
 
 /// All operators of a trace, the longest own device time first.
-pub(crate) fn operators(
+pub(crate) fn operator_rows(
     trace: &Trace,
     times: &SliceTimes,
     attribution: &Attribution,
     events: &DeviceEvents,
     device: Option<&Device>,
 ) -> Vec<OperatorRow> {
-    let sums = sums(trace, times, attribution, events);
+    let sums = sum_times(trace, times, attribution, events);
     let multiplies_in_tf32 = multiplies_in_tf32(trace, events);
-    let costs = Costs::of(trace);
+    let costs = OperatorCosts::from_trace(trace);
     let mut by_name: FxHashMap<StrId, OperatorRow> = FxHashMap::default();
     for ((name, inputs), times) in sums {
-        let mut cost = costs.cost(name, inputs);
+        let mut cost = costs.cost_of_call(name, inputs);
         if let Some(cost) = cost.as_mut().filter(|_| multiplies_in_tf32) {
             cost.use_tf32();
         }
@@ -144,7 +142,7 @@ pub(crate) fn operators(
         row.shapes.push(ShapeRow {
             inputs: describe_inputs(trace, inputs),
             cost,
-            work: cost.map(|cost| work(&cost, &times, device)),
+            work: cost.map(|cost| work_of_calls(&cost, &times, device)),
             times,
         });
     }
@@ -157,7 +155,7 @@ pub(crate) fn operators(
             };
             key(a).cmp(&key(b)).then_with(|| a.inputs.cmp(&b.inputs))
         });
-        row.shapes.truncate(MOST_SHAPES);
+        row.shapes.truncate(SHAPE_ROWS_MAX);
     }
     rows.sort_by(|a, b| {
         let key = |row: &OperatorRow| {
@@ -165,9 +163,9 @@ pub(crate) fn operators(
         };
         key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
     });
-    if rows.len() > MOST_ROWS {
+    if rows.len() > OPERATOR_ROWS_MAX {
         let mut times = OperatorTimes::default();
-        for row in rows.drain(MOST_ROWS..) {
+        for row in rows.drain(OPERATOR_ROWS_MAX..) {
             times.add(&row.times);
         }
         rows.push(OperatorRow {
@@ -193,7 +191,7 @@ fn multiplies_in_tf32(trace: &Trace, events: &DeviceEvents) -> bool {
     })
 }
 
-fn sums(
+fn sum_times(
     trace: &Trace,
     times: &SliceTimes,
     attribution: &Attribution,
@@ -209,13 +207,13 @@ fn sums(
             .entry((hosts.name[row], hosts.inputs[row]))
             .or_default();
         sum.calls += 1;
-        add(&mut sum.host_self_ns.0, times.self_host[row]);
-        add(&mut sum.host_total_ns.0, hosts.duration[row]);
-        add(&mut sum.device_self_ns.0, times.self_device[row]);
-        add(&mut sum.device_total_ns.0, times.device[row]);
+        add_saturating(&mut sum.host_self_ns.0, times.self_host[row]);
+        add_saturating(&mut sum.host_total_ns.0, hosts.duration[row]);
+        add_saturating(&mut sum.device_self_ns.0, times.self_device[row]);
+        add_saturating(&mut sum.device_total_ns.0, times.device[row]);
         sum.device_calls += u64::from(times.device[row] > 0);
         if let Some(bytes) = &times.self_host_memory {
-            add(sum.host_self_memory_bytes.get_or_insert(0), bytes[row]);
+            add_saturating(sum.host_self_memory_bytes.get_or_insert(0), bytes[row]);
         }
     }
     let mut launches: Vec<(u32, u32)> = Vec::new();
@@ -244,7 +242,7 @@ fn sums(
     sums
 }
 
-pub(crate) fn work(
+pub(crate) fn work_of_calls(
     cost: &OperatorCost,
     times: &OperatorTimes,
     device: Option<&Device>,
@@ -255,7 +253,7 @@ pub(crate) fn work(
         0 => times.calls,
         on_device => on_device,
     };
-    rates(
+    work_with_rates(
         calls,
         Flops(cost.flops.0.saturating_mul(calls)),
         Bytes(cost.bytes.0.saturating_mul(calls)),
@@ -264,7 +262,7 @@ pub(crate) fn work(
     )
 }
 
-fn rates(
+fn work_with_rates(
     calls: u64,
     flops: Flops,
     bytes: Bytes,
@@ -284,13 +282,13 @@ fn rates(
         roofline: roofline_ns
             .filter(|_| ran)
             .map(|roofline| roofline / device_ns.0 as f64)
-            .filter(|share| *share <= MOST_SHARE),
+            .filter(|share| *share <= ROOFLINE_TOLERANCE_RATIO),
     }
 }
 
 fn sum_work<'a>(parts: impl Iterator<Item = &'a OperatorWork>) -> Option<OperatorWork> {
     parts.copied().reduce(|a, b| {
-        rates(
+        work_with_rates(
             a.calls + b.calls,
             Flops(a.flops.0.saturating_add(b.flops.0)),
             Bytes(a.bytes.0.saturating_add(b.bytes.0)),

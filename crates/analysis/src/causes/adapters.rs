@@ -1,29 +1,27 @@
 //! Low-rank adapters that are computed beside the projections they belong to.
 
+use crate::thresholds::{
+    ADAPTER_NARROWER_MIN_RATIO, ADAPTER_OPERATORS_AFTER_MAX, ADAPTER_PAIRS_MIN,
+};
 use llmprof_units::Nanos;
 use rustc_hash::FxHashSet;
 
 use super::cause::CauseKind;
 use super::model_work::Gemm;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
 
-/// Adapters are at least this much narrower than what they adapt; low-rank projections of a model itself are wider.
-const NARROWER_MIN_RATIO: i64 = 8;
 /// Operators around the two GEMMs that exist for the adapter: casts and dropout before, scale, sum and cast after.
 const BEFORE: &[&str] = &["aten::to", "aten::dropout", "aten::contiguous"];
 const AFTER: &[&str] = &["aten::mul", "aten::add", "aten::add_", "aten::to"];
-const AFTER_MAX: usize = 3;
-/// A model with adapters has them in each layer.
-const PAIRS_MIN: usize = 4;
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_unmerged_adapters(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let mut tops: FxHashSet<usize> = FxHashSet::default();
     let (mut pairs, mut rank) = (0, 0);
     for three in scene.gemms.windows(3) {
         let [base, down, up] = three else { continue };
         if is_adapter(base, down, up)
-            && let Some(own) = operators(scene, down, up)
+            && let Some(own) = adapter_operators(scene, down, up)
         {
             pairs += 1;
             rank = down.n;
@@ -31,7 +29,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         }
     }
     // A projection may be followed by the adapter of the one before: such pairs have no base right before them.
-    if pairs < PAIRS_MIN {
+    if pairs < ADAPTER_PAIRS_MIN {
         return Vec::new();
     }
     let mut edit = Edit::default();
@@ -42,12 +40,12 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             scene.remove(&mut edit, top);
         }
     }
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::UnmergedAdapters {
             rank: rank as u64,
             kernels_ns: Nanos(scene.a_step(time)),
         },
-        place: super::Place::default(),
+        place: super::CausePlace::default(),
         count: pairs as u64,
         edit,
         partial: None,
@@ -58,11 +56,11 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
 fn is_adapter(base: &Gemm, down: &Gemm, up: &Gemm) -> bool {
     let is_of_base = (base.m, base.k, base.n) == (down.m, down.k, up.n) && up.m == base.m;
     let widths = down.k.min(up.n);
-    is_of_base && down.n == up.k && down.n.saturating_mul(NARROWER_MIN_RATIO) <= widths
+    is_of_base && down.n == up.k && down.n.saturating_mul(ADAPTER_NARROWER_MIN_RATIO) <= widths
 }
 
 /// The outermost operators of an adapter; `None` unless a sum of two tensors of the output's size ends it.
-fn operators(scene: &Scene<'_>, down: &Gemm, up: &Gemm) -> Option<Vec<usize>> {
+fn adapter_operators(scene: &Scene<'_>, down: &Gemm, up: &Gemm) -> Option<Vec<usize>> {
     let place = |gemm: &Gemm| {
         let after = scene.tops.partition_point(|&top| top <= gemm.row);
         after.checked_sub(1)
@@ -71,7 +69,9 @@ fn operators(scene: &Scene<'_>, down: &Gemm, up: &Gemm) -> Option<Vec<usize>> {
     let is_named = |top: &&usize, names: &[&str]| names.contains(&scene.name(**top));
     let before = scene.tops[..first].iter().rev();
     let before = before.take_while(|top| is_named(top, BEFORE));
-    let after = scene.tops[last + 1..].iter().take(AFTER_MAX);
+    let after = scene.tops[last + 1..]
+        .iter()
+        .take(ADAPTER_OPERATORS_AFTER_MAX);
     let after: Vec<usize> = after
         .take_while(|top| is_named(top, AFTER))
         .copied()
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn low_rank_layers_of_a_model_are_none() {
-        let found = with_adapters(&[2048]).diagnose();
-        assert_eq!(found.gain_of("unmerged_adapters"), None);
+        let diagnosed = with_adapters(&[2048]).diagnose();
+        assert_eq!(diagnosed.gain_of("unmerged_adapters"), None);
     }
 }

@@ -4,13 +4,13 @@ use llmprof_units::Nanos;
 
 use super::cause::CauseKind;
 use super::pinned_memory::is_pinning;
-use super::{Candidate, Scene};
-use crate::replay::{Api, Edit};
+use super::{CauseCandidate, Scene};
+use crate::replay::{CallEffect, Edit};
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_allocations(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let rows = scene.tops.iter().flat_map(|&top| scene.rows_in(top));
     let rows: Vec<usize> = rows
-        .filter(|&row| scene.api(row) == Some(Api::Memory) && !is_pinning(scene, row))
+        .filter(|&row| scene.api(row) == Some(CallEffect::Memory) && !is_pinning(scene, row))
         .collect();
     // What is taken fewer times than there are steps stays: caches grow in the first of them.
     let Some(&first) = rows.first().filter(|_| rows.len() as u64 >= scene.steps) else {
@@ -24,7 +24,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         .iter()
         .map(|&row| scene.trace.hosts.duration[row])
         .sum();
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::Allocation {
             time_ns: Nanos(scene.a_step(time)),
         },

@@ -1,25 +1,21 @@
 //! Gradients that nobody asks for: autograd makes a node for each operator, and keeps what a backward pass would need.
 
+use crate::thresholds::{AUTOGRAD_COMPARED_CALLS_MIN, AUTOGRAD_NODES_MIN};
 use std::collections::BTreeMap;
 
 use llmprof_record::trace::StrId;
 use llmprof_units::{Nanos, stats::upper_median};
 
 use super::cause::CauseKind;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
 
-/// Nodes of a step below which gradients are left on by a few operators alone.
-const NODES_MIN: usize = 10;
-/// Calls of an operator with a node, and without one, that show what a node costs.
-const COMPARED_MIN: usize = 5;
-
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_autograd(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     if scene.trace.autograd_sequences.is_empty() {
         return Vec::new();
     }
     let with_node = operators_with_node(scene);
-    if with_node.len() < NODES_MIN * scene.steps.max(1) as usize {
+    if with_node.len() < AUTOGRAD_NODES_MIN * scene.steps.max(1) as usize {
         return Vec::new();
     }
     let Some(node_ns) = node_cost(scene, &with_node) else {
@@ -33,7 +29,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             edit.shorten_segment(segment, node_ns);
         }
     }
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::Autograd {
             node_ns: Nanos(node_ns),
         },
@@ -83,7 +79,7 @@ fn node_cost(scene: &Scene<'_>, with_node: &[usize]) -> Option<i64> {
     // The median of each operator counts as often as it makes a node.
     let mut longer: Vec<(i64, usize)> = Vec::new();
     for [without, with] in times.values_mut() {
-        if without.len().min(with.len()) >= COMPARED_MIN {
+        if without.len().min(with.len()) >= AUTOGRAD_COMPARED_CALLS_MIN {
             longer.push((upper_median(with)? - upper_median(without)?, with.len()));
         }
     }
@@ -119,24 +115,24 @@ mod tests {
 
     #[test]
     fn nodes_that_no_backward_pass_reads_are_a_cause() {
-        let found = sketch_views(3, true).diagnose();
-        let (saved, now) = found.gain_of("autograd").unwrap();
+        let diagnosed = sketch_views(3, true).diagnose();
+        let (saved, now) = diagnosed.gain_of("autograd").unwrap();
         assert!((0.11..0.13).contains(&saved), "{saved} of {now} ms");
         // As with anomaly detection, where each node keeps the Python stack.
-        let found = sketch_views(200, true).diagnose();
-        let (saved, now) = found.gain_of("autograd").unwrap();
+        let diagnosed = sketch_views(200, true).diagnose();
+        let (saved, now) = diagnosed.gain_of("autograd").unwrap();
         assert!((7.9..8.1).contains(&saved), "{saved} of {now} ms");
     }
 
     #[test]
     fn numbers_that_do_not_grow_are_none() {
-        let found = sketch_views(200, false).diagnose();
-        assert!(found.cause("autograd").is_none());
+        let diagnosed = sketch_views(200, false).diagnose();
+        assert!(diagnosed.cause("autograd").is_none());
     }
 
     #[test]
     fn nodes_that_cost_nothing_are_none() {
-        let found = sketch_views(0, true).diagnose();
-        assert!(found.cause("autograd").is_none());
+        let diagnosed = sketch_views(0, true).diagnose();
+        assert!(diagnosed.cause("autograd").is_none());
     }
 }

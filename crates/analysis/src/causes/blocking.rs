@@ -1,16 +1,16 @@
 //! Launches that return when their kernels have ended: `CUDA_LAUNCH_BLOCKING=1`.
 
-use super::cause::{CauseKind, Place};
-use super::{Candidate, Scene};
-use crate::replay::{Api, Edit, Wait};
+use super::cause::{CauseKind, CausePlace};
+use super::{CauseCandidate, Scene};
+use crate::replay::{CallEffect, CallWait, Edit};
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_blocking_launches(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let mut edit = Edit::default();
     let mut count = 0;
     for segment in scene.segments() {
         let row = scene.graph.row_of_segment(segment);
-        let is_launch = row.is_some_and(|row| scene.api(row) == Some(Api::Launch));
-        if is_launch && scene.graph.wait_of(segment) == Wait::Own {
+        let is_launch = row.is_some_and(|row| scene.api(row) == Some(CallEffect::Launch));
+        if is_launch && scene.graph.wait_of(segment) == CallWait::Own {
             edit.drop_wait(segment);
             count += 1;
         }
@@ -18,9 +18,9 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     if count == 0 {
         return Vec::new();
     }
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::BlockingLaunches,
-        place: Place::default(),
+        place: CausePlace::default(),
         count,
         edit,
         partial: None,

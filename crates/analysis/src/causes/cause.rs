@@ -1,5 +1,8 @@
 //! A cause with its evidence and gain, as values; `report::text` has the sentences.
 
+use crate::thresholds::{
+    GAIN_HIGH_RATIO, GAIN_LOW_RATIO, GAIN_VALUE_ERROR_MAX_PHASE_SHARE, GAIN_VALUE_ERROR_MAX_SHARE,
+};
 use llmprof_record::run::RunPhase;
 use llmprof_units::{Bytes, DType, Nanos};
 use schemars::JsonSchema;
@@ -13,7 +16,7 @@ use crate::phases::REPETITION;
 pub enum CauseKind {
     /// The host waits for the device.
     Synchronization {
-        /// The call: `cudaDeviceSynchronize`.
+        /// Name of the API call in which the host waits, such as `cudaDeviceSynchronize`.
         call: String,
         /// Time that the host waits.
         waited_ns: Nanos,
@@ -23,9 +26,9 @@ pub enum CauseKind {
     },
     /// Calls of the CUDA API that neither launch, copy nor wait.
     HostCalls {
-        /// Name of the call.
+        /// Name of the API function that is called.
         call: String,
-        /// With the code around them.
+        /// Host time of the calls and of the code around them, in a step.
         time_ns: Nanos,
     },
     /// Copies between host and device.
@@ -39,6 +42,9 @@ pub enum CauseKind {
         /// Whether the copies run on a stream of their own, one after another with the kernels.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_serialized: bool,
+        /// Whether it may be the fresh input of a step: one copy to the device in each, in a program that is not known to generate text.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_input: bool,
         /// Time of the copies on the device.
         copied_ns: Nanos,
         /// Operators that compute on the host what was copied there, and their time.
@@ -55,17 +61,17 @@ pub enum CauseKind {
     HostCode {
         /// Host time of a step.
         time_ns: Nanos,
-        /// Longest pause.
+        /// Duration of the longest pause.
         longest_ns: Nanos,
-        /// The operators before and after the longest pause.
+        /// Operator that ends before the longest pause; absent where the trace has none.
         after: Option<String>,
-        /// Operator after the longest pause.
+        /// Operator that begins after the longest pause; absent where the trace has none.
         before: Option<String>,
         /// Bytes that were copied to the host right before the longest pause.
         copied: Option<Bytes>,
-        /// The part of the sampled time in which the garbage collector ran, or another thread held the GIL.
+        /// Part of the sampled time in which the garbage collector ran; absent where no sample shows it running.
         collecting_share: Option<f64>,
-        /// Function that holds the GIL.
+        /// Thread, and the line it runs, that holds the GIL during the pauses; absent where samples show none.
         gil_holder: Option<String>,
         /// Whether pauses have the length of Python's switch interval, so that another thread holds the GIL.
         has_switch_interval: bool,
@@ -75,6 +81,12 @@ pub enum CauseKind {
         /// Whether the trace has no second pause of such a length: nobody knows whether it comes again.
         #[serde(default)]
         is_seen_once: bool,
+        /// Whether the device works for as long in a step, so that it could hide the code.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        fits_beside_gpu: bool,
+        /// Whether all pauses lie between the ranges of requests: the program may wait for the next one.
+        #[serde(default)]
+        are_between_requests: bool,
     },
     /// Nodes of autograd's graph, made without a backward pass.
     Autograd {
@@ -108,7 +120,7 @@ pub enum CauseKind {
         time_ns: Nanos,
         /// Whether the operators compute on the CPU.
         on_cpu: bool,
-        /// Names of operators beside the longest one.
+        /// Number of other operators with the same cause.
         #[serde(default)]
         others: u64,
     },
@@ -131,63 +143,63 @@ pub enum CauseKind {
     BlockingLaunches,
     /// GEMMs in a wider format than the model's, or in FP32 without TF32.
     GemmFormat {
-        /// Number format that is used.
+        /// Number format that the program uses.
         dtype: DType,
-        /// Faster number format.
+        /// Number format in which the device would multiply faster.
         faster: DType,
         /// Whether the model's own format is the faster one; else tensor cores would take the same data.
         is_of_model: bool,
-        /// Time of the kernels.
+        /// Device time of these GEMMs in a step.
         kernels_ns: Nanos,
     },
     /// GEMMs whose rows are not aligned to 16 bytes.
     UnalignedGemms {
         /// Shapes of both factors of the longest one.
         shape: String,
-        /// Time of the kernels.
+        /// Device time of these GEMMs in a step.
         kernels_ns: Nanos,
     },
     /// Weights converted to another format in every pass.
     WeightCasts {
-        /// Format before the conversion.
+        /// Number format before the conversion; empty where it is not recorded.
         from: String,
-        /// Format after the conversion.
+        /// Number format after the conversion; empty where it is not recorded.
         to: String,
-        /// Shape of the tensor.
+        /// Shape of the first such weight.
         shape: String,
-        /// Time of the kernels.
+        /// Device time of the conversions in a step.
         kernels_ns: Nanos,
     },
     /// Weights of experts copied for each token before they are multiplied.
     GatheredWeights {
         /// Shape of the copied weights.
         shape: String,
-        /// Time of the kernels.
+        /// Device time of the gathers in a step.
         kernels_ns: Nanos,
     },
     /// Attention as separate GEMMs and softmax.
     UnfusedAttention {
-        /// Shape of the tensor.
+        /// Shape of the attention scores: `[batch, heads, queries, keys]`.
         shape: String,
         /// Whether fused attention was asked for, and a fallback ran.
         is_fallback: bool,
-        /// Time of the kernels.
+        /// Device time of all parts of attention in a step.
         kernels_ns: Nanos,
     },
     /// Fused attention with its causal mask as a tensor.
     MaskedAttention {
-        /// Shape of the tensor.
+        /// Shape of the mask.
         shape: String,
-        /// Time of the kernels.
+        /// Device time of the attention kernels in a step.
         kernels_ns: Nanos,
     },
     /// The same GEMMs over many rows in every decode step.
     RepeatedWork {
-        /// Rows that are computed.
+        /// Rows of the largest repeated GEMM.
         rows: u64,
         /// GEMMs of a step over these rows.
         gemms: u64,
-        /// Time of the kernels.
+        /// Device time of the repeated work in a step.
         kernels_ns: Nanos,
     },
     /// Tokens computed again that an earlier pass has computed.
@@ -199,9 +211,9 @@ pub enum CauseKind {
     },
     /// Logits of tokens that nothing is sampled from.
     UnusedLogits {
-        /// Rows that are computed.
+        /// Rows of logits that are computed, one for each token.
         rows: u64,
-        /// Rows that are needed.
+        /// Rows of logits that are sampled from, one for each sequence.
         needed: u64,
     },
     /// Attention over positions of the KV cache that hold no token.
@@ -210,83 +222,112 @@ pub enum CauseKind {
         positions: u64,
         /// Tokens that are computed, or held in the KV cache.
         tokens: u64,
-        /// Time of the kernels.
+        /// Device time of the attention kernels in a step.
         kernels_ns: Nanos,
     },
     /// A loop of the same few operators on small tensors.
     OperatorLoop {
-        /// Iterations of the loop.
+        /// Iterations of all such loops in a step.
         iterations: u64,
-        /// Of one iteration.
+        /// Outermost operators of one iteration of the longest loop.
         operators: u64,
-        /// On the host.
+        /// Host time of all iterations but the first, in a step.
         time_ns: Nanos,
     },
     /// Passes over the same positions one after another.
     RepeatedPasses {
-        /// Passes over the model.
+        /// Forward passes that one pass could replace.
         passes: u64,
-        /// Sequences of a pass.
+        /// Sequences of one pass.
         sequences: u64,
-        /// Of each sequence.
+        /// Tokens of each sequence in one pass.
         tokens: u64,
     },
     /// Tensors converted between layouts around convolutions.
     LayoutConversions {
-        /// Time of the kernels.
+        /// Device time of the conversions in a step.
         kernels_ns: Nanos,
     },
     /// Dropout runs, as in training.
     Dropout {
-        /// Time of the kernels.
+        /// Device time of dropout in a step.
         kernels_ns: Nanos,
     },
     /// The KV cache copied: cloned, or concatenated with the new token.
     KvCopies {
-        /// Operator that copies.
+        /// Names of the operators that copy, or of the kernel inside of a CUDA graph.
         operator: String,
-        /// Shape of the tensor.
+        /// Shape of the tensor that takes longest to copy, or its number of elements inside of a CUDA graph.
         shape: String,
-        /// Time of the kernels.
+        /// Device time of the copies in a step.
         kernels_ns: Nanos,
     },
     /// Sorting of a whole vocabulary.
     VocabularySort {
-        /// Shape of the tensor.
+        /// Shape of the sorted tensor.
         shape: String,
-        /// Time of the kernels.
+        /// Device time of sorting and of what uses its result, in a step.
         kernels_ns: Nanos,
     },
     /// Kernels of a thread that has nothing to do with the program, or of nobody in the trace.
     OtherWork {
         /// Streams of the other work.
         streams: u64,
-        /// Time of the kernels.
+        /// Device time of the other work in a step.
         kernels_ns: Nanos,
         /// Name of the longest kernel.
         longest: Option<String>,
     },
+    /// Another process computes on the same device, in time slices.
+    GpuShared {
+        /// Usual length of a slice of the other process.
+        slice_ns: Nanos,
+        /// Time of its slices in a step.
+        time_ns: Nanos,
+    },
+    /// Long kernels of a few thread blocks, while nothing else runs.
+    SmallGrids {
+        /// Name of the longest one.
+        kernel: String,
+        /// Thread blocks of the longest kernel.
+        blocks: u64,
+        /// Number of multiprocessors of the device.
+        multiprocessors: u64,
+        /// Device time of these kernels in a step.
+        kernels_ns: Nanos,
+    },
+    /// Decode steps in several passes, each over a part of the sequences.
+    SmallBatches {
+        /// Passes over the model in a step.
+        passes: u64,
+        /// Number of sequences in one pass.
+        rows: u64,
+        /// Number of sequences in one step.
+        sequences: u64,
+        /// Time of the kernels of all passes but the first.
+        kernels_ns: Nanos,
+    },
     /// Operators other than GEMMs in a wider format than they need.
     WideOperators {
-        /// Number format that is used.
+        /// Number format that the program uses.
         dtype: DType,
-        /// Time of the kernels.
+        /// Device time of these operators in a step.
         kernels_ns: Nanos,
     },
     /// Every token computed by every expert.
     AllExperts {
-        /// Experts that are computed.
+        /// Experts of a layer, all of which compute every token.
         experts: u64,
         /// Experts that a token chooses.
         chosen: u64,
-        /// Time of the kernels.
+        /// Device time of the GEMMs over all experts in a step.
         kernels_ns: Nanos,
     },
     /// Experts computed one after another by a loop of the host.
     ExpertLoop {
-        /// Of a layer.
+        /// Experts of one layer that the loop computes.
         experts: u64,
-        /// On the host.
+        /// Host time of the loops in a step.
         time_ns: Nanos,
     },
     /// New tensors filled before they are written.
@@ -294,12 +335,12 @@ pub enum CauseKind {
         /// Size of the largest one that the program fills itself; absent where the framework fills all new tensors.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         largest: Option<Bytes>,
-        /// Time of the kernels.
+        /// Device time of the fills in a step.
         kernels_ns: Nanos,
     },
     /// A prompt in passes of few tokens.
     SmallChunks {
-        /// Passes over the model.
+        /// Forward passes that compute one prompt.
         passes: u64,
         /// Tokens that are computed, or held in the KV cache.
         tokens: u64,
@@ -311,27 +352,54 @@ pub enum CauseKind {
     },
     /// Exchange between devices with nothing else running.
     Communication {
-        /// Time of the kernels.
+        /// Device time of the exchange in a step.
         kernels_ns: Nanos,
         /// Name of the longest kernel.
         longest: String,
     },
+    /// Device work that moves, orders or gathers tensors and that nothing else explains.
+    WorkBeyondModel {
+        /// Shape of the largest tensor of the longest call.
+        shape: String,
+        /// Device time of the operator in a step.
+        kernels_ns: Nanos,
+    },
+    /// Products of tensors that both have a row for every token.
+    TokenProducts {
+        /// Shape of the largest tensor of the longest call.
+        shape: String,
+        /// Device time of the products in a step.
+        kernels_ns: Nanos,
+    },
     /// Elementwise kernels that follow each other.
     UnfusedElementwise {
-        /// Kernels that follow each other.
+        /// Elementwise kernels that follow each other.
         kernels: u64,
-        /// Time of the kernels.
+        /// Copies and reductions between them.
+        #[serde(default)]
+        others: u64,
+        /// Device time of these kernels in a step.
         kernels_ns: Nanos,
         /// Operators that launch one such run, each once; none inside of a CUDA graph.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         run_operators: Vec<String>,
     },
+    /// Several devices of which one computes at a time.
+    DevicesInTurn {
+        /// Number of devices.
+        devices: u64,
+        /// Time in which one of them is busy in a step.
+        busy_ns: Nanos,
+    },
     /// The device waits for launches.
     LaunchBound {
-        /// Launches of a step.
+        /// Number of launch calls in a step.
         launches: u64,
         /// Time in which the device is busy in a step.
         busy_ns: Nanos,
+        /// Host time of a step in code between ops that takes far longer than between most ops: not the launches' fault.
+        #[serde(default)]
+        code_ns: Nanos,
     },
 }
 
@@ -340,7 +408,35 @@ impl CauseKind {
     pub(crate) fn is_general(&self) -> bool {
         matches!(
             self,
-            Self::LaunchBound { .. } | Self::UnfusedElementwise { .. }
+            Self::LaunchBound { .. }
+                | Self::UnfusedElementwise { .. }
+                | Self::WorkBeyondModel { .. }
+                | Self::TokenProducts { .. }
+        )
+    }
+
+    /// Whether its gain rests on how long something takes that did not run: other kernels, fewer positions, a device without other work.
+    pub(crate) fn assumes_new_times(&self) -> bool {
+        matches!(
+            self,
+            Self::GemmFormat { .. }
+                | Self::UnalignedGemms { .. }
+                | Self::GatheredWeights { .. }
+                | Self::UnfusedAttention { .. }
+                | Self::MaskedAttention { .. }
+                | Self::Recomputed { .. }
+                | Self::UnusedLogits { .. }
+                | Self::UnusedSpan { .. }
+                | Self::OperatorLoop { .. }
+                | Self::RepeatedPasses { .. }
+                | Self::OtherWork { .. }
+                | Self::SmallGrids { .. }
+                | Self::SmallBatches { .. }
+                | Self::SmallChunks { .. }
+                | Self::WideOperators { .. }
+                | Self::AllExperts { .. }
+                | Self::ExpertLoop { .. }
+                | Self::UnfusedElementwise { .. }
         )
     }
 
@@ -367,7 +463,6 @@ impl CauseKind {
         )
     }
 
-    /// The code of the finding.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Synchronization { .. } => "synchronization",
@@ -401,6 +496,9 @@ impl CauseKind {
             Self::KvCopies { .. } => "kv_copies",
             Self::VocabularySort { .. } => "vocabulary_sort",
             Self::OtherWork { .. } => "other_work",
+            Self::GpuShared { .. } => "gpu_shared",
+            Self::SmallGrids { .. } => "small_grids",
+            Self::SmallBatches { .. } => "small_batches",
             Self::WideOperators { .. } => "wide_operators",
             Self::AllExperts { .. } => "all_experts",
             Self::ExpertLoop { .. } => "expert_loop",
@@ -408,7 +506,10 @@ impl CauseKind {
             Self::SmallChunks { .. } => "small_chunks",
             Self::CpuContention { .. } => "cpu_contention",
             Self::Communication { .. } => "communication",
+            Self::WorkBeyondModel { .. } => "work_beyond_model",
+            Self::TokenProducts { .. } => "token_products",
             Self::UnfusedElementwise { .. } => "unfused_elementwise",
+            Self::DevicesInTurn { .. } => "devices_in_turn",
             Self::LaunchBound { .. } => "launch_bound",
         }
     }
@@ -416,15 +517,14 @@ impl CauseKind {
 
 /// Where in the program it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
-#[schemars(rename = "CausePlace")]
-pub struct Place {
-    /// The operator of the framework.
+pub struct CausePlace {
+    /// The operator of the framework; absent where the cause has no single operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator: Option<String>,
-    /// The `nn.Module`.
+    /// The `nn.Module` that calls the operator; absent where no module was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
-    /// Function, file and line of the program.
+    /// Function, file and line of the program; absent where neither Python functions nor stacks were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<String>,
 }
@@ -432,23 +532,24 @@ pub struct Place {
 /// What removing a cause gives in one phase: times without the profiler's cost, of one step where steps are known.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct PhaseGain {
-    /// Name of the phase.
+    /// The phase in which the cause occurs.
     pub phase: RunPhase,
-    /// Name for people, where the phase is not enough.
+    /// Name of the phase in reports; absent where the name of `phase` is enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Steps that the phase's times are divided by; 1 where the phase is one pass.
     pub steps: u64,
-    /// What the phase takes now.
+    /// Replayed time of a step without the profiler's cost.
     pub now_ns: Nanos,
-    /// With the profiler's cost, as recorded.
+    /// Replayed time of a step with the profiler's cost, as recorded.
     #[serde(default)]
     pub recorded_ns: Nanos,
     /// What removing the cause saves, by replay.
     pub saved_ns: Nanos,
-    /// The least and most over the range of the profiler's cost and of the new durations.
+    /// Least time that it saves: four of five measured savings are between this and `high_ns`. Of an upper bound (`saved_ns` is 0) both are
+    /// as replayed.
     pub low_ns: Nanos,
-    /// Most that it saves.
+    /// Most time that it saves.
     pub high_ns: Nanos,
     /// Whether the host limits the phase only while it is profiled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -456,22 +557,40 @@ pub struct PhaseGain {
 }
 
 impl PhaseGain {
-    /// What is saved as a part of the phase.
+    /// Widens the range of replays, which covers the profiler's cost and new durations, by what they do not show, such as the speed of the
+    /// host without the profiler. An upper bound stays one.
+    pub(super) fn widen_range(&mut self) {
+        if self.saved_ns.0 > 0 {
+            let scaled = |time: Nanos, ratio: f64| Nanos((ratio * time.0 as f64) as i64);
+            self.low_ns = scaled(self.low_ns, GAIN_LOW_RATIO);
+            self.high_ns = scaled(self.high_ns, GAIN_HIGH_RATIO).min(self.now_ns);
+        }
+    }
+
+    /// Saved time ÷ time of a step.
     pub fn share(&self) -> f64 {
         self.saved_ns.0 as f64 / self.now_ns.0.max(1) as f64
     }
 
-    /// The most that may be saved as a part of the phase.
+    /// Most time that may be saved ÷ time of a step.
     pub fn most_share(&self) -> f64 {
         self.high_ns.0 as f64 / self.now_ns.0.max(1) as f64
     }
 
-    /// Over all steps.
+    /// Whether the range is what is known: its half is more than a single value may be off.
+    pub fn is_range(&self) -> bool {
+        let half = (self.high_ns.0 - self.low_ns.0) as f64 / 2.0;
+        let of_gain = GAIN_VALUE_ERROR_MAX_SHARE * self.saved_ns.0 as f64;
+        let of_phase = GAIN_VALUE_ERROR_MAX_PHASE_SHARE * self.now_ns.0 as f64;
+        self.saved_ns.0 > 0 && half > of_gain.max(of_phase)
+    }
+
+    /// Time saved in all steps, ns.
     pub fn total_saved(&self) -> i64 {
         self.saved_ns.0.saturating_mul(self.steps as i64)
     }
 
-    /// What its times are of, where they are of one of several.
+    /// What `steps` counts: steps, or repetitions where nothing proves a step.
     pub fn unit_name(&self) -> &'static str {
         if self.label.as_deref() == Some(REPETITION) {
             REPETITION
@@ -493,7 +612,7 @@ pub struct Cause {
     /// How often in one step of the phase where it saves most.
     pub count: f64,
     /// Where in the program it is.
-    pub place: Place,
+    pub place: CausePlace,
     /// The phase where it saves most comes first.
     pub gains: Vec<PhaseGain>,
     /// Codes of causes before it that are about the same time.

@@ -1,17 +1,15 @@
 //! A prompt that is computed in many passes.
 
+use crate::thresholds::CHUNK_MAX_TOKENS;
 use llmprof_record::run::RunPhase;
 use rustc_hash::FxHashSet;
 
 use super::cause::CauseKind;
-use super::estimate::{efficiency, gemm_ns};
+use super::estimate::{gemm_ns, measured_efficiency};
 use super::model_work::Gemm;
 use super::repeated_passes::are_separate_prompts;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
-
-/// Passes of more tokens than this fill a device.
-const CHUNK_MAX_TOKENS: i64 = 2048;
 
 /// Whether all passes multiply by the same weights, but for logits, which the last chunk alone may have: a draft model reads the prompt
 /// too.
@@ -30,7 +28,7 @@ fn are_of_one_model(scene: &Scene<'_>) -> bool {
     passes.windows(2).all(|pair| are_alike(&pair[0], &pair[1]))
 }
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_small_chunks(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let passes = scene.forwards.len() as u64;
     let windows = scene.windows.len() as u64;
     let (Some(device), Some(first)) = (scene.device, scene.forwards.first()) else {
@@ -71,7 +69,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             }
         }
     }
-    let seen = efficiency(scene, device, |gemm| gemm.groups == 1).max(0.5);
+    let seen = measured_efficiency(scene, device, |gemm| gemm.groups == 1).max(0.5);
     for gemm in scene.gemms.iter().filter(|gemm| gemm.groups == 1) {
         let larger = Gemm {
             m: gemm.m * merged,
@@ -83,7 +81,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             }
         }
     }
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::SmallChunks {
             passes: passes / windows,
             tokens: first.tokens as u64,

@@ -1,20 +1,14 @@
 //! Equal passes of a model that looks up no tokens, whose results are combined: the two of guidance in each step of a denoiser.
 
+use crate::thresholds::{
+    COMBINED_GROUPS_MIN, COMBINED_PASS_GEMMS_MAX, COMBINED_PASS_GEMMS_MIN, COMBINED_PASSES_MIN,
+};
 use std::ops::Range;
 
 use super::cause::CauseKind;
 use super::model_work::Gemm;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
-
-/// GEMMs of a pass, at least.
-const PASS_GEMMS_MIN: usize = 8;
-/// Longer passes are not looked for: the search takes GEMMs × lengths.
-const PASS_GEMMS_MAX: usize = 512;
-/// Passes that make a repetition: two groups of two.
-const PASSES_MIN: usize = 4;
-/// Groups of passes that show that it is so in each step.
-const GROUPS_MIN: usize = 2;
 
 /// Operators that combine two tensors of one shape.
 const COMBINING: &[&str] = &["aten::add", "aten::sub", "aten::rsub", "aten::lerp"];
@@ -25,21 +19,21 @@ type Shape = (i64, i64, i64, i64);
 struct Combined<'a> {
     /// Places of each pass among the outermost operators: from its first to its last GEMM.
     passes: Vec<Range<usize>>,
-    /// Passes of a group.
+    /// How many passes one result combines.
     group: usize,
     /// Shape of the tensors that are combined.
     result: &'a [i64],
 }
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_combined_passes(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let repetitions = equal_passes(&scene.gemms).into_iter();
-    let mut found = repetitions.filter_map(|(run, length)| combined(scene, run, length));
-    let Some(found) = found.next() else {
+    let mut all = repetitions.filter_map(|(run, length)| read_combined(scene, run, length));
+    let Some(combined) = all.next() else {
         return Vec::new();
     };
     // Whether the device has room for more rows is not known: its work stays, and at most all of a pass goes.
     let (mut edit, mut most) = (Edit::default(), Edit::default());
-    for group in found.passes.chunks(found.group) {
+    for group in combined.passes.chunks(combined.group) {
         for pair in group.windows(2) {
             for &top in &scene.tops[pair[0].end..pair[1].end] {
                 let next = scene.graph.segments_of_row(top).end;
@@ -53,21 +47,25 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         }
     }
     let rows = scene.gemms.iter().map(|gemm| gemm.m).max().unwrap_or(1);
-    let sequences = found.result[0].max(1);
-    vec![Candidate {
+    let sequences = combined.result[0].max(1);
+    vec![CauseCandidate {
         kind: CauseKind::RepeatedPasses {
-            passes: found.group as u64,
+            passes: combined.group as u64,
             sequences: sequences as u64,
             tokens: (rows / sequences) as u64,
         },
-        place: scene.place(scene.tops[found.passes[0].start]),
-        count: (found.passes.len() / found.group) as u64,
+        place: scene.place(scene.tops[combined.passes[0].start]),
+        count: (combined.passes.len() / combined.group) as u64,
         edit,
-        partial: Some(most),
+        partial: Some(vec![most]),
     }]
 }
 
-fn combined<'a>(scene: &'a Scene<'_>, run: Range<usize>, length: usize) -> Option<Combined<'a>> {
+fn read_combined<'a>(
+    scene: &'a Scene<'_>,
+    run: Range<usize>,
+    length: usize,
+) -> Option<Combined<'a>> {
     let gemms = &scene.gemms[run];
     let rows = gemms[0].row..gemms[gemms.len() - 1].row;
     let mut forwards = scene.forwards.iter();
@@ -81,7 +79,11 @@ fn combined<'a>(scene: &'a Scene<'_>, run: Range<usize>, length: usize) -> Optio
         .collect();
     let between = |number: usize| &scene.tops[passes[number - 1].end..passes[number].start];
     let results: Vec<Option<&[i64]>> = (1..passes.len())
-        .map(|number| between(number).iter().find_map(|&top| combines(scene, top)))
+        .map(|number| {
+            between(number)
+                .iter()
+                .find_map(|&top| combined_shape(scene, top))
+        })
         .collect();
     let group = results.iter().position(Option::is_some)? + 1;
     let result = results[group - 1]?;
@@ -102,7 +104,7 @@ fn combined<'a>(scene: &'a Scene<'_>, run: Range<usize>, length: usize) -> Optio
     });
     let is_proven = group > 1
         && passes.len().is_multiple_of(group)
-        && passes.len() / group >= GROUPS_MIN
+        && passes.len() / group >= COMBINED_GROUPS_MIN
         && is_alike;
     is_proven.then_some(Combined {
         passes,
@@ -117,11 +119,11 @@ fn equal_passes(gemms: &[Gemm]) -> Vec<(Range<usize>, usize)> {
         .iter()
         .map(|gemm| (gemm.groups, gemm.m, gemm.n, gemm.k))
         .collect();
-    let longest = PASS_GEMMS_MAX.min(shapes.len() / PASSES_MIN);
-    let lengths = PASS_GEMMS_MIN..=longest;
+    let longest = COMBINED_PASS_GEMMS_MAX.min(shapes.len() / COMBINED_PASSES_MIN);
+    let lengths = COMBINED_PASS_GEMMS_MIN..=longest;
     let runs = lengths.map(|length| (longest_repetition(&shapes, length), length));
     runs.filter(|(run, length)| {
-        run.len() >= PASSES_MIN * length && is_pass(&shapes[run.start..][..*length])
+        run.len() >= COMBINED_PASSES_MIN * length && is_pass(&shapes[run.start..][..*length])
     })
     .collect()
 }
@@ -148,7 +150,7 @@ fn is_pass(shapes: &[Shape]) -> bool {
 }
 
 /// The shape of two tensors that an operator combines.
-fn combines<'a>(scene: &'a Scene<'_>, top: usize) -> Option<&'a [i64]> {
+fn combined_shape<'a>(scene: &'a Scene<'_>, top: usize) -> Option<&'a [i64]> {
     let tensors = scene.tensors(top);
     let (&(left, _), &(right, _)) = (tensors.first()?, tensors.get(1)?);
     (COMBINING.contains(&scene.name(top)) && left.len() > 1 && left == right).then_some(left)
@@ -156,7 +158,7 @@ fn combines<'a>(scene: &'a Scene<'_>, top: usize) -> Option<&'a [i64]> {
 
 #[cfg(test)]
 mod tests {
-    use crate::causes::Purpose;
+    use crate::causes::ProgramPurpose;
     use crate::causes::sketch::Sketch;
 
     const LATENT: &[i64] = &[1, 16, 32, 32];
@@ -183,7 +185,7 @@ mod tests {
     /// Four steps, each of `passes`; where `is_chain`, each updates the latents.
     fn sketch_steps(passes: usize, is_chain: bool) -> Sketch {
         let mut sketch = Sketch::default();
-        sketch.purpose = Purpose::ReadsTokens;
+        sketch.purpose = ProgramPurpose::RunsModel;
         // A text encoder.
         sketch.look_up(1, 77, 49_408, 768);
         for _ in 0..12 {
@@ -204,8 +206,8 @@ mod tests {
 
     #[test]
     fn passes_that_are_combined_are_a_cause() {
-        let found = sketch_steps(2, false).diagnose();
-        let (saved, now) = found.gain_of("repeated_passes").unwrap();
+        let diagnosed = sketch_steps(2, false).diagnose();
+        let (saved, now) = diagnosed.gain_of("repeated_passes").unwrap();
         assert!((0.25..0.55).contains(&(saved / now)), "{saved} of {now} ms");
     }
 

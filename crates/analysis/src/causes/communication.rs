@@ -3,11 +3,11 @@
 use llmprof_record::kernel_name::Category;
 use llmprof_units::Nanos;
 
-use super::cause::{CauseKind, Place};
-use super::{Candidate, Scene};
+use super::cause::{CauseKind, CausePlace};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_communication(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let mut edit = Edit::default();
     let (mut count, mut time) = (0, 0);
     let mut longest: Option<(i64, &str)> = None;
@@ -25,12 +25,12 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let Some((_, longest)) = longest else {
         return Vec::new();
     };
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::Communication {
             kernels_ns: Nanos(scene.a_step(time)),
             longest: longest.to_owned(),
         },
-        place: Place::default(),
+        place: CausePlace::default(),
         count,
         edit,
         partial: None,
@@ -53,8 +53,8 @@ mod tests {
 
     #[test]
     fn exposed_collectives_are_a_cause() {
-        let found = sketch_exchange("ncclDevKernel_AllReduce_Sum_bf16_RING_LL").diagnose();
-        let (saved, now) = found.gain_of("communication").unwrap();
+        let diagnosed = sketch_exchange("ncclDevKernel_AllReduce_Sum_bf16_RING_LL").diagnose();
+        let (saved, now) = diagnosed.gain_of("communication").unwrap();
         assert!((0.31..0.33).contains(&saved), "{saved} of {now} ms");
     }
 

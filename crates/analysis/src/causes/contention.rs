@@ -1,26 +1,20 @@
 //! A thread that loses its CPU: pauses of milliseconds at places that have nothing in common.
 
+use crate::thresholds::{CPU_PAUSE_PLACE_MAX_SHARE, CPU_PAUSE_PLACES_MIN, CPU_SLICE_MIN_NS};
 use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 
-use super::cause::{CauseKind, Place};
+use super::cause::{CauseKind, CausePlace};
 use super::pauses::is_pause;
-use super::stacks::sampled;
-use super::{Candidate, Scene};
-use crate::replay::{Api, Edit, Wait};
+use super::stacks::read_samples;
+use super::{CauseCandidate, Scene};
+use crate::replay::{CallEffect, CallWait, Edit};
 
-/// Time slices of the Linux scheduler are 3 ms and more; shorter pauses have other reasons too.
-const SLICE_MIN_NS: i64 = 1_000_000;
-/// At fewer places a pause is a property of the place.
-const PLACES_MIN: usize = 3;
-/// No place may hold more than this part of the time.
-const PLACE_MAX_SHARE: f64 = 0.7;
-
-/// Long pauses with what they interrupt.
-fn pauses<'s>(scene: &'s Scene<'_>) -> Vec<(usize, &'s str)> {
+/// Long segments outside of operators, each with the name of what comes next or of the call it lies in.
+fn pauses_between_operators<'s>(scene: &'s Scene<'_>) -> Vec<(usize, &'s str)> {
     let segments = scene.segments().filter(|&segment| {
-        scene.graph.segment_duration(segment) >= SLICE_MIN_NS
-            && scene.graph.wait_of(segment) == Wait::No
+        scene.graph.segment_duration(segment) >= CPU_SLICE_MIN_NS
+            && scene.graph.wait_of(segment) == CallWait::No
     });
     segments
         .filter_map(|segment| {
@@ -30,7 +24,7 @@ fn pauses<'s>(scene: &'s Scene<'_>) -> Vec<(usize, &'s str)> {
             }
             let row = scene.graph.row_of_segment(segment)?;
             let waits = match scene.api(row)? {
-                Api::Memory | Api::Transfer => true,
+                CallEffect::Memory | CallEffect::Transfer => true,
                 api => api.waits_by_itself(),
             };
             (!waits).then(|| (segment, scene.name(row)))
@@ -40,14 +34,19 @@ fn pauses<'s>(scene: &'s Scene<'_>) -> Vec<(usize, &'s str)> {
 
 /// Whether pauses lie at so many places that the scheduler must be behind them.
 pub(super) fn is_contended(scene: &Scene<'_>) -> bool {
+    let is_contended = &scene.is_contended;
+    *is_contended.get_or_init(|| are_pauses_unrelated(scene))
+}
+
+fn are_pauses_unrelated(scene: &Scene<'_>) -> bool {
     let mut places: FxHashMap<&str, i64> = FxHashMap::default();
     for (segment, name) in all_pauses(scene) {
         *places.entry(name).or_default() += scene.graph.segment_duration(segment);
     }
     let total: i64 = places.values().sum();
     let most = places.values().copied().max().unwrap_or(0);
-    let are_unrelated =
-        places.len() >= PLACES_MIN && (most as f64) < PLACE_MAX_SHARE * total as f64;
+    let are_unrelated = places.len() >= CPU_PAUSE_PLACES_MIN
+        && (most as f64) < CPU_PAUSE_PLACE_MAX_SHARE * total as f64;
     are_unrelated && !is_python_waiting(scene)
 }
 
@@ -61,31 +60,32 @@ fn is_python_waiting(scene: &Scene<'_>) -> bool {
         })
         .collect();
     intervals.sort_unstable();
-    let stacks = sampled(scene, scene.graph.main_thread(), &intervals);
+    let stacks = read_samples(scene, scene.graph.main_thread(), &intervals);
     stacks.gil_holder.is_some() || stacks.collecting_share.is_some_and(|share| share > 0.5)
 }
 
 /// Pauses in operators as well as between them. What is used for the first time is loaded or compiled then.
 fn all_pauses<'s>(scene: &'s Scene<'_>) -> Vec<(usize, &'s str)> {
-    let mut found = pauses_of_any_use(scene);
-    if found.is_empty() {
-        return found;
+    let mut pauses = pauses_of_any_use(scene);
+    if pauses.is_empty() {
+        return pauses;
     }
     let mut first_uses: FxHashMap<&str, usize> = FxHashMap::default();
     for (index, work) in scene.graph.work().iter().enumerate() {
         first_uses.entry(scene.work_name(work)).or_insert(index);
     }
-    found.retain(|&(segment, _)| {
+    pauses.retain(|&(segment, _)| {
         let top = scene.top_of(segment).or_else(|| scene.top_after(segment));
         let mut launched = top.map_or(0..0, |top| scene.work_of(top));
         !launched.any(|index| first_uses[scene.work_name(&scene.graph.work()[index])] == index)
     });
-    found
+    pauses
 }
 
 fn pauses_of_any_use<'s>(scene: &'s Scene<'_>) -> Vec<(usize, &'s str)> {
-    let mut found = pauses(scene);
-    for segment in scene.segments() {
+    let mut pauses = pauses_between_operators(scene);
+    let long = |segment: &usize| scene.graph.segment_duration(*segment) >= CPU_SLICE_MIN_NS;
+    for segment in scene.segments().filter(long) {
         let row = scene.graph.row_of_segment(segment);
         let Some(row) = row.filter(|&row| scene.api(row).is_none()) else {
             continue;
@@ -93,30 +93,30 @@ fn pauses_of_any_use<'s>(scene: &'s Scene<'_>) -> Vec<(usize, &'s str)> {
         let launches = scene
             .top_of(segment)
             .is_some_and(|top| !scene.work_of(top).is_empty());
-        if launches && scene.graph.segment_duration(segment) >= SLICE_MIN_NS {
-            found.push((segment, scene.name(row)));
+        if launches {
+            pauses.push((segment, scene.name(row)));
         }
     }
-    found
+    pauses
 }
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_cpu_contention(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     if !is_contended(scene) {
         return Vec::new();
     }
-    let found = all_pauses(scene);
+    let pauses = all_pauses(scene);
     let mut edit = Edit::default();
     let mut time = 0;
-    for &(segment, _) in &found {
+    for &(segment, _) in &pauses {
         edit.limit_segment(segment, scene.usual_gap);
         time += scene.graph.segment_duration(segment);
     }
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::CpuContention {
             time_ns: Nanos(scene.a_step(time)),
         },
-        place: Place::default(),
-        count: found.len() as u64,
+        place: CausePlace::default(),
+        count: pauses.len() as u64,
         edit,
         partial: None,
     }]
@@ -144,10 +144,10 @@ mod tests {
 
     #[test]
     fn pauses_at_unrelated_places_are_contention() {
-        let found =
+        let diagnosed =
             sketch_pauses(&["aten::add", "aten::mul", "aten::cat", "aten::silu"]).diagnose();
-        assert!(found.gain_of("cpu_contention").is_some());
-        assert_eq!(found.gain_of("host_code"), None);
+        assert!(diagnosed.gain_of("cpu_contention").is_some());
+        assert_eq!(diagnosed.gain_of("host_code"), None);
     }
 
     #[test]
@@ -169,15 +169,15 @@ mod tests {
     fn pauses_in_which_another_thread_holds_the_gil_are_no_contention() {
         let mut sketch = sketch_pauses(&["aten::add", "aten::mul", "aten::cat", "aten::silu"]);
         sketch.sample_gil_waits();
-        let found = sketch.diagnose();
-        assert_eq!(found.gain_of("cpu_contention"), None);
-        assert!(found.gain_of("host_code").is_some());
+        let diagnosed = sketch.diagnose();
+        assert_eq!(diagnosed.gain_of("cpu_contention"), None);
+        assert!(diagnosed.gain_of("host_code").is_some());
     }
 
     #[test]
     fn pauses_at_one_place_are_code() {
-        let found = sketch_pauses(&["aten::add"]).diagnose();
-        assert_eq!(found.gain_of("cpu_contention"), None);
-        assert!(found.gain_of("host_code").is_some());
+        let diagnosed = sketch_pauses(&["aten::add"]).diagnose();
+        assert_eq!(diagnosed.gain_of("cpu_contention"), None);
+        assert!(diagnosed.gain_of("host_code").is_some());
     }
 }

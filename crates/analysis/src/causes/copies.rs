@@ -1,28 +1,23 @@
 //! Copies between host and device, and what the host computes on them.
 
+use crate::thresholds::{NOT_INPUTS_MIN_COPIES, OPERATOR_AFTER_COPY_MIN_NS, SMALL_COPY_MAX_BYTES};
 use llmprof_record::trace::{CopyKind, MemoryKind};
 use llmprof_units::{Bytes, Nanos};
 use rustc_hash::FxHashSet;
 
 use super::cause::CauseKind;
-use super::{Candidate, Scene};
-use crate::replay::{Edit, Wait, WorkRow};
-
-/// Smaller copies are no matter of bytes: the host waits for them (`synchronization`).
-pub(super) const SMALL_COPY_MAX_BYTES: u64 = 64 * 1024;
+use super::{CauseCandidate, ProgramPurpose, Scene};
+use crate::replay::{CallWait, DeviceRow, Edit};
 
 /// What a pinned copy reaches over PCIe 5 ×16, bytes per ns (H200: 52–55 GB/s measured).
 const PINNED_BYTES_PER_NS: f64 = 50.0;
 /// What an asynchronous copy takes on the host.
 const ASYNC_CALL_NS: i64 = 20_000;
-/// Operators on the host that take less are views and bookkeeping.
-const HOST_OPERATOR_MIN_NS: i64 = 20_000;
-
-/// Small copies to the device in a step from which on they are more than inputs.
-const MANY_COPIES: u64 = 8;
 
 #[derive(Default)]
-struct Group {
+struct CopyGroup {
+    /// The copies.
+    works: Vec<usize>,
     tops: Vec<usize>,
     edit: Edit,
     partial: Edit,
@@ -33,12 +28,12 @@ struct Group {
     computed: Option<(usize, i64)>,
 }
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
-    let mut to_device = Group::default();
-    let mut to_host = Group::default();
+pub(super) fn find_host_copies(scene: &Scene<'_>) -> Vec<CauseCandidate> {
+    let mut to_device = CopyGroup::default();
+    let mut to_host = CopyGroup::default();
     let prefetch = serialized_prefetch(scene);
     for (index, work) in scene.own_work() {
-        let WorkRow::Copy(row) = work.row else {
+        let DeviceRow::Copy(row) = work.row else {
             continue;
         };
         if prefetch.contains(&index) {
@@ -50,6 +45,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             CopyKind::DEVICE_TO_HOST if copies.bytes[row] > SMALL_COPY_MAX_BYTES => &mut to_host,
             _ => continue,
         };
+        group.works.push(index);
         group.copies += 1;
         group.bytes += copies.bytes[row];
         group.copied += work.duration;
@@ -78,28 +74,34 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         }
     }
     compute_on_host(scene, &mut to_host);
+    let is_input = may_be_inputs(scene, &to_device);
+    if is_input {
+        to_device.edit = overlap_inputs(scene, &to_device);
+    }
     let groups = [(true, to_device), (false, to_host)].into_iter();
     // What costs of a few numbers is waiting for them: `synchronization`.
-    let is_cause = |(to_device, group): &(bool, Group)| {
+    let is_cause = |(to_device, group): &(bool, CopyGroup)| {
         group.copies > 0 && !(*to_device && are_inputs(scene, group.copies, group.bytes))
     };
     let groups = groups.filter(is_cause);
     groups
-        .map(|(is_to_device, group)| candidate(scene, is_to_device, group))
+        .map(|(is_to_device, group)| {
+            make_candidate(scene, is_to_device, is_to_device && is_input, group)
+        })
         .chain(prefetch_candidate(scene, &prefetch))
         .collect()
 }
 
 /// Whether copies to the device are a few numbers of each step, which have to come from the host.
 fn are_inputs(scene: &Scene<'_>, copies: u64, bytes: u64) -> bool {
-    bytes <= copies * SMALL_COPY_MAX_BYTES && copies < MANY_COPIES * scene.steps.max(1)
+    bytes <= copies * SMALL_COPY_MAX_BYTES && copies < NOT_INPUTS_MIN_COPIES * scene.steps.max(1)
 }
 
 /// Whether the copies to the device of a phase are inputs of its steps.
 pub(super) fn sends_inputs_alone(scene: &Scene<'_>) -> bool {
     let (mut count, mut bytes) = (0, 0);
     for (_, work) in scene.own_work() {
-        if let WorkRow::Copy(row) = work.row
+        if let DeviceRow::Copy(row) = work.row
             && scene.trace.copies.kind[row as usize] == CopyKind::HOST_TO_DEVICE
         {
             count += 1;
@@ -114,19 +116,19 @@ fn serialized_prefetch(scene: &Scene<'_>) -> Vec<usize> {
     let all = scene.graph.work();
     let kernels = || {
         let own = scene.own_work().map(|(_, work)| work);
-        own.filter(|work| matches!(work.row, WorkRow::Kernel(_)))
+        own.filter(|work| matches!(work.row, DeviceRow::Kernel(_)))
     };
     let streams: FxHashSet<u32> = kernels().map(|work| work.stream).collect();
     let copies: Vec<usize> = scene
         .own_work()
         .filter(|(_, work)| {
-            let WorkRow::Copy(row) = work.row else {
+            let DeviceRow::Copy(row) = work.row else {
                 return false;
             };
             scene.trace.copies.kind[row as usize] == CopyKind::HOST_TO_DEVICE
                 && scene.trace.copies.source[row as usize] != MemoryKind::PAGEABLE
                 && !streams.contains(&work.stream)
-                && scene.graph.wait_of(work.segment as usize) == Wait::No
+                && scene.graph.wait_of(work.segment as usize) == CallWait::No
         })
         .map(|(index, _)| index)
         .collect();
@@ -158,7 +160,7 @@ fn overlap(others: &[(i64, i64)], start: i64, end: i64) -> i64 {
     covered
 }
 
-fn prefetch_candidate(scene: &Scene<'_>, copies: &[usize]) -> Option<Candidate> {
+fn prefetch_candidate(scene: &Scene<'_>, copies: &[usize]) -> Option<CauseCandidate> {
     let all = scene.graph.work();
     let first = all[*copies.first()?].segment as usize;
     let mut edit = Edit::default();
@@ -166,16 +168,17 @@ fn prefetch_candidate(scene: &Scene<'_>, copies: &[usize]) -> Option<Candidate> 
     for &index in copies {
         edit.drop_stream_wait(index);
         copied += all[index].duration;
-        if let WorkRow::Copy(row) = all[index].row {
+        if let DeviceRow::Copy(row) = all[index].row {
             bytes += scene.trace.copies.bytes[row as usize];
         }
     }
-    Some(Candidate {
+    Some(CauseCandidate {
         kind: CauseKind::HostCopies {
             to_device: true,
             bytes: Bytes(bytes / scene.steps.max(1)),
             is_pageable: false,
             is_serialized: true,
+            is_input: false,
             copied_ns: Nanos(scene.a_step(copied)),
             computed_on_host: None,
         },
@@ -190,7 +193,7 @@ fn prefetch_candidate(scene: &Scene<'_>, copies: &[usize]) -> Option<Candidate> 
 }
 
 /// Removes the operators that compute on the host what was copied there, and the copy of their result back.
-fn compute_on_host(scene: &Scene<'_>, group: &mut Group) {
+fn compute_on_host(scene: &Scene<'_>, group: &mut CopyGroup) {
     let mut longest: Option<(usize, i64)> = None;
     let mut total = 0;
     for index in 0..group.tops.len() {
@@ -217,8 +220,8 @@ pub(super) fn host_operators_after(scene: &Scene<'_>, top: usize) -> Vec<usize> 
     let mut rows = Vec::new();
     for &row in &scene.tops[place + 1..] {
         let work = &scene.graph.work()[scene.work_of(row)];
-        let is_copy_back = |row: &WorkRow| match *row {
-            WorkRow::Copy(copy) => {
+        let is_copy_back = |row: &DeviceRow| match *row {
+            DeviceRow::Copy(copy) => {
                 scene.trace.copies.kind[copy as usize] == CopyKind::HOST_TO_DEVICE
             }
             _ => false,
@@ -228,8 +231,8 @@ pub(super) fn host_operators_after(scene: &Scene<'_>, top: usize) -> Vec<usize> 
         }
         let ends = !work.is_empty();
         // A runtime call outside operators computes nothing.
-        let computes =
-            scene.api(row).is_none() && scene.trace.hosts.duration[row] >= HOST_OPERATOR_MIN_NS;
+        let computes = scene.api(row).is_none()
+            && scene.trace.hosts.duration[row] >= OPERATOR_AFTER_COPY_MIN_NS;
         if ends || computes {
             rows.push(row);
         }
@@ -240,25 +243,49 @@ pub(super) fn host_operators_after(scene: &Scene<'_>, top: usize) -> Vec<usize> 
     rows
 }
 
-fn candidate(scene: &Scene<'_>, to_device: bool, group: Group) -> Candidate {
+/// Whether the copies to the device may be fresh inputs: no more than one a step, in a program that is not known to generate text, whose
+/// inputs are a few numbers.
+fn may_be_inputs(scene: &Scene<'_>, group: &CopyGroup) -> bool {
+    group.copies <= scene.steps && scene.subject.purpose != ProgramPurpose::GeneratesText
+}
+
+/// Inputs copied while the step before computes: a step then takes as long as the longer of the two.
+fn overlap_inputs(scene: &Scene<'_>, group: &CopyGroup) -> Edit {
+    let mut edit = group.partial.clone();
+    let windows = scene.windows.iter();
+    let time: i64 = windows.map(|window| window.end - window.start).sum();
+    let exposed = (2 * group.copied - time).max(0) / (group.copies.max(1) as i64);
+    for &index in &group.works {
+        edit.set_duration(index, exposed);
+    }
+    edit
+}
+
+fn make_candidate(
+    scene: &Scene<'_>,
+    to_device: bool,
+    is_input: bool,
+    group: CopyGroup,
+) -> CauseCandidate {
     let computed = group.computed.map(|(row, time)| {
         let name = scene.name(row).to_owned();
         (name, Nanos(scene.a_step(time)))
     });
     let place = group.tops.first().map(|&top| scene.place(top));
-    Candidate {
+    CauseCandidate {
         kind: CauseKind::HostCopies {
             to_device,
             bytes: Bytes(group.bytes / scene.steps.max(1)),
             is_pageable: 2 * group.pageable > group.copied,
             is_serialized: false,
+            is_input,
             copied_ns: Nanos(scene.a_step(group.copied)),
             computed_on_host: computed,
         },
         place: place.unwrap_or_default(),
         count: group.copies,
         edit: group.edit,
-        partial: Some(group.partial),
+        partial: (!is_input).then(|| vec![group.partial]),
     }
 }
 
@@ -267,6 +294,7 @@ mod tests {
     use llmprof_record::trace::CopyKind;
 
     use crate::causes::sketch::Sketch;
+    use crate::causes::{CauseKind, ProgramPurpose};
 
     fn with_copy(bytes: u64, us: i64) -> Sketch {
         let mut sketch = Sketch::default();
@@ -304,10 +332,38 @@ mod tests {
 
     #[test]
     fn copies_that_could_run_beside_kernels_are_a_cause() {
-        let found = with_prefetch(true).diagnose();
-        let (saved, now) = found.gain_of("host_copies").unwrap();
+        let diagnosed = with_prefetch(true).diagnose();
+        let (saved, now) = diagnosed.gain_of("host_copies").unwrap();
         assert!((6.5..7.2).contains(&saved), "{saved} of {now} ms");
         assert_eq!(with_prefetch(false).diagnose().gain_of("host_copies"), None);
+    }
+
+    /// 10 ms of input before 8 ms of work, or 2 ms: prefetching hides the shorter of the two.
+    #[test]
+    fn fresh_inputs_can_be_copied_while_the_step_before_computes() {
+        for (copied, hidden) in [(10_000, 8.0), (2_000, 2.0)] {
+            let mut sketch = Sketch::default();
+            sketch.steps = 4;
+            sketch.purpose = ProgramPurpose::RunsModel;
+            for _ in 0..4 {
+                sketch.copy(CopyKind::HOST_TO_DEVICE, 64 << 20, copied);
+                for _ in 0..40 {
+                    sketch.matrix_product(4096, 4096, 4096, 200);
+                }
+                sketch.synchronize();
+            }
+            let found = sketch.diagnose();
+            let (saved, now) = found.gain_of("host_copies").unwrap();
+            assert!(
+                (hidden - 0.8..hidden + 0.8).contains(&saved),
+                "{saved} of {now} ms"
+            );
+            let kind = &found.cause("host_copies").unwrap().kind;
+            assert!(
+                matches!(kind, CauseKind::HostCopies { is_input: true, .. }),
+                "{kind:?}"
+            );
+        }
     }
 
     #[test]

@@ -1,27 +1,26 @@
 //! Whole tensors copied within the device: clones.
 
+use crate::thresholds::DEVICE_COPY_MIN_BYTES;
 use llmprof_record::trace::CopyKind;
 use llmprof_units::{Bytes, Nanos};
 
 use super::cause::CauseKind;
 use super::kv_copies::is_cache;
-use super::{Candidate, Scene};
-use crate::replay::{Edit, WorkRow};
+use super::{CauseCandidate, Scene};
+use crate::replay::{DeviceRow, Edit};
 
-/// Smaller copies stage inputs of graphs.
-pub(super) const COPY_MIN_BYTES: u64 = 4 << 20;
 /// Operators that make a new tensor; `aten::copy_` writes into one that is there, as caches need it.
 const CLONES: &[&str] = &["aten::clone", "aten::to"];
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_device_copies(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let mut edit = Edit::default();
     let (mut count, mut bytes, mut time, mut largest) = (0, 0, 0, None);
     for (_, work) in scene.own_work() {
-        let WorkRow::Copy(row) = work.row else {
+        let DeviceRow::Copy(row) = work.row else {
             continue;
         };
         let copied = scene.trace.copies.bytes[row as usize];
-        let is_large = copied >= COPY_MIN_BYTES
+        let is_large = copied >= DEVICE_COPY_MIN_BYTES
             && scene.trace.copies.kind[row as usize] == CopyKind::DEVICE_TO_DEVICE;
         let Some(top) = scene
             .top_of(work.segment as usize)
@@ -42,7 +41,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let Some((_, top)) = largest else {
         return Vec::new();
     };
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::DeviceCopies {
             bytes: Bytes(bytes / scene.steps.max(1)),
             copied_ns: Nanos(scene.a_step(time)),
@@ -72,16 +71,16 @@ mod tests {
 
     #[test]
     fn a_clone_that_the_device_has_to_make_is_a_cause() {
-        let found = sketch_copy("aten::clone", 256 << 20).diagnose();
-        let (saved, now) = found.gain_of("device_copies").unwrap();
+        let diagnosed = sketch_copy("aten::clone", 256 << 20).diagnose();
+        let (saved, now) = diagnosed.gain_of("device_copies").unwrap();
         assert!((0.19..0.24).contains(&saved), "{saved} of {now} ms");
     }
 
     #[test]
     fn staging_an_input_and_writing_a_cache_are_none() {
         for (operator, bytes) in [("aten::clone", 1 << 20), ("aten::copy_", 256 << 20)] {
-            let found = sketch_copy(operator, bytes).diagnose();
-            assert_eq!(found.gain_of("device_copies"), None, "{operator}");
+            let diagnosed = sketch_copy(operator, bytes).diagnose();
+            assert_eq!(diagnosed.gain_of("device_copies"), None, "{operator}");
         }
     }
 }

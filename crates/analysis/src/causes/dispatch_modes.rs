@@ -2,14 +2,14 @@
 
 use llmprof_units::Nanos;
 
-use super::cause::{CauseKind, Place};
-use super::{Candidate, Scene};
+use super::cause::{CauseKind, CausePlace};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
 
 /// What torch's profiler calls an operator while Python handles it.
 const HANDLED_BY_PYTHON: &[&str] = &["PythonDispatchMode", "PythonSubclass"];
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_dispatch_modes(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let mut edit = Edit::default();
     let (mut count, mut time) = (0, 0);
     for segment in scene.segments() {
@@ -29,11 +29,11 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     if count == 0 {
         return Vec::new();
     }
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::DispatchMode {
             time_ns: Nanos(scene.a_step(time)),
         },
-        place: Place::default(),
+        place: CausePlace::default(),
         count,
         edit,
         partial: None,

@@ -3,7 +3,7 @@
 use llmprof_units::Nanos;
 
 use super::cause::CauseKind;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
 
 /// In evaluation mode `aten::dropout` launches nothing.
@@ -14,7 +14,7 @@ const DROPOUTS: &[&str] = &[
     "aten::alpha_dropout",
 ];
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_dropout(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let tops = scene.tops.iter().copied();
     let drops = tops.filter(|&top| DROPOUTS.contains(&scene.name(top)) && scene.device_ns(top) > 0);
     let mut edit = Edit::default();
@@ -31,7 +31,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let Some((_, longest)) = longest else {
         return Vec::new();
     };
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::Dropout {
             kernels_ns: Nanos(scene.a_step(time)),
         },

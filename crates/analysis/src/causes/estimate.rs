@@ -1,5 +1,8 @@
 //! New durations of device work: the roofline of the device at the efficiency that the trace shows.
 
+use crate::thresholds::{
+    BANDWIDTH_OPERATORS_MIN, BANDWIDTH_TENSOR_MIN_BYTES, GEMM_EFFICIENCY_MAX, KERNEL_MIN_NS,
+};
 use llmprof_record::kernel_name::Category;
 use llmprof_theory::device::{Device, Engine};
 use llmprof_units::{DType, stats::median};
@@ -8,14 +11,10 @@ use super::gemms::{dtype_of, roofline_ns};
 use super::model_work::Gemm;
 use super::scene::Scene;
 
-/// No GEMM is taken to run closer to its roofline than this: cuBLAS reaches 0.65–0.75 of the dense peak of an H200.
-const EFFICIENCY_MAX: f64 = 0.75;
-/// Where the trace has no GEMM of the kind to learn from.
+/// Efficiency of GEMMs where the trace has none of the kind to learn from.
 const EFFICIENCY_DEFAULT: f64 = 0.6;
 /// What fused attention reaches of the efficiency of GEMMs (FlashAttention 2 and cuDNN on H100 and H200: 0.5–0.75).
 const ATTENTION_OF_GEMM: f64 = 0.65;
-/// The shortest that a kernel takes.
-pub(super) const KERNEL_MIN_NS: i64 = 2_000;
 
 /// The units that GEMMs of a format run on here: FP32 kernels without TF32 use the vector units.
 pub(super) fn engine_of(scene: &Scene<'_>, gemm: &Gemm) -> (DType, Engine) {
@@ -34,7 +33,7 @@ pub(super) fn engine_of(scene: &Scene<'_>, gemm: &Gemm) -> (DType, Engine) {
 }
 
 /// Roofline time ÷ measured time of the GEMMs that `is_like`, weighted by their time.
-pub(super) fn efficiency(
+pub(super) fn measured_efficiency(
     scene: &Scene<'_>,
     device: &Device,
     is_like: impl Fn(&Gemm) -> bool,
@@ -48,7 +47,7 @@ pub(super) fn efficiency(
         }
     }
     if measured > 0.0 {
-        (least / measured).min(EFFICIENCY_MAX)
+        (least / measured).min(GEMM_EFFICIENCY_MAX)
     } else {
         EFFICIENCY_DEFAULT
     }
@@ -60,11 +59,6 @@ pub(super) fn gemm_ns(device: &Device, gemm: &Gemm, dtype: DType, efficiency: f6
     Some((time as i64).max(KERNEL_MIN_NS))
 }
 
-/// Smaller tensors may stay in a cache.
-const BANDWIDTH_MIN_BYTES: u64 = 8 << 20;
-/// Operators of that size that show a bandwidth.
-const BANDWIDTH_MIN_OPERATORS: usize = 4;
-
 /// What reading and writing a byte takes an elementwise operator on one large tensor, ns; `None` where the phase has too few.
 pub(super) fn read_and_write_ns(scene: &Scene<'_>) -> Option<f64> {
     let mut times: Vec<f64> = Vec::new();
@@ -72,13 +66,13 @@ pub(super) fn read_and_write_ns(scene: &Scene<'_>) -> Option<f64> {
         let work = &scene.graph.work()[scene.work_of(top)];
         let mut bytes = tensor_bytes(scene, top);
         if let ([kernel], Some(bytes), None) = (work, bytes.next(), bytes.next())
-            && bytes >= BANDWIDTH_MIN_BYTES
+            && bytes >= BANDWIDTH_TENSOR_MIN_BYTES
             && scene.category(kernel) == Category::Elementwise
         {
             times.push(kernel.duration as f64 / bytes as f64);
         }
     }
-    let is_enough = times.len() >= BANDWIDTH_MIN_OPERATORS;
+    let is_enough = times.len() >= BANDWIDTH_OPERATORS_MIN;
     median(&mut times).filter(|_| is_enough)
 }
 

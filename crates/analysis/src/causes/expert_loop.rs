@@ -1,5 +1,6 @@
 //! Experts that a loop of the host computes one after another.
 
+use crate::thresholds::{EXPERT_GEMMS_MAX, EXPERT_OPERATORS_MAX, LOOP_EXPERTS_MIN};
 use std::ops::Range;
 
 use llmprof_units::Nanos;
@@ -7,27 +8,21 @@ use llmprof_units::Nanos;
 use super::cause::CauseKind;
 use super::model_work::Gemm;
 use super::sync::SELECTS;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
 
-/// Experts of a layer, at least.
-const EXPERTS_MIN: usize = 4;
-/// GEMMs of one expert: gate, up and down.
-const EXPERT_GEMMS_MAX: usize = 3;
-/// Operators of one expert, at most; a layer has more.
-const EXPERT_OPERATORS_MAX: usize = 32;
 /// Iterations that stay: grouped GEMMs for all experts take the operators of one, and sorting tokens by expert those of two more.
 const KEPT_ITERATIONS: usize = 3;
 
 /// One expert: places among the outermost operators.
-struct Expert {
+struct LoopExpert {
     tops: Range<usize>,
-    /// Shapes of the weights.
+    /// Columns and depth of its GEMMs, which all experts of a layer have in common.
     weights: Vec<(i64, i64)>,
 }
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
-    let layers = layers(scene);
+pub(super) fn find_expert_loops(scene: &Scene<'_>) -> Vec<CauseCandidate> {
+    let layers = expert_layers(scene);
     let Some(first) = layers.first() else {
         return Vec::new();
     };
@@ -48,7 +43,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             }
         }
     }
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::ExpertLoop {
             experts: experts / layers.len() as u64,
             time_ns: Nanos(scene.a_step(time)),
@@ -74,8 +69,9 @@ fn remove_iteration(scene: &Scene<'_>, edit: &mut Edit, top: usize) {
     }
 }
 
-/// What begins an expert: its tokens are selected. Where the host knows them already, their results are added at its end.
-fn anchors(scene: &Scene<'_>) -> Vec<usize> {
+/// Places of the operators that begin an expert by selecting its tokens. Where the host knows them already, those that add its
+/// results at its end.
+fn expert_starts(scene: &Scene<'_>) -> Vec<usize> {
     let places = |holds: &dyn Fn(&str) -> bool| -> Vec<usize> {
         let tops = scene.tops.iter().enumerate();
         tops.filter(|(_, top)| scene.rows_in(**top).any(|row| holds(scene.name(row))))
@@ -83,16 +79,16 @@ fn anchors(scene: &Scene<'_>) -> Vec<usize> {
             .collect()
     };
     let selecting = places(&|name| SELECTS.contains(&name));
-    if selecting.len() >= EXPERTS_MIN {
+    if selecting.len() >= LOOP_EXPERTS_MIN {
         selecting
     } else {
         places(&|name| name == "aten::index_add_")
     }
 }
 
-fn layers(scene: &Scene<'_>) -> Vec<Vec<Expert>> {
-    let anchors = anchors(scene);
-    let mut layers: Vec<Vec<Expert>> = vec![Vec::new()];
+fn expert_layers(scene: &Scene<'_>) -> Vec<Vec<LoopExpert>> {
+    let anchors = expert_starts(scene);
+    let mut layers: Vec<Vec<LoopExpert>> = vec![Vec::new()];
     for pair in anchors.windows(2) {
         let expert = expert_in(scene, pair[0]..pair[1]);
         let layer = layers.last_mut();
@@ -107,12 +103,12 @@ fn layers(scene: &Scene<'_>) -> Vec<Vec<Expert>> {
             (expert, _) => layers.push(expert.into_iter().collect()),
         }
     }
-    layers.retain(|layer| layer.len() >= EXPERTS_MIN);
+    layers.retain(|layer| layer.len() >= LOOP_EXPERTS_MIN);
     layers
 }
 
-/// The expert that some operators compute; `None` where they are more or less than that.
-fn expert_in(scene: &Scene<'_>, tops: Range<usize>) -> Option<Expert> {
+/// The expert that a range of operators computes; `None` if the range is more or less than one expert.
+fn expert_in(scene: &Scene<'_>, tops: Range<usize>) -> Option<LoopExpert> {
     if tops.len() > EXPERT_OPERATORS_MAX {
         return None;
     }
@@ -126,7 +122,7 @@ fn expert_in(scene: &Scene<'_>, tops: Range<usize>) -> Option<Expert> {
         .clone()
         .any(|row| scene.name(row).contains("attention") || scene.name(row).ends_with("softmax"));
     let is_one = (1..=EXPERT_GEMMS_MAX).contains(&gemms.len()) && !attends;
-    is_one.then(|| Expert {
+    is_one.then(|| LoopExpert {
         tops,
         weights: gemms.iter().map(|gemm| (gemm.n, gemm.k)).collect(),
     })
@@ -162,14 +158,14 @@ mod tests {
 
     #[test]
     fn a_loop_over_experts_is_a_cause() {
-        let found = sketch_layers(8).diagnose();
-        let (saved, now) = found.gain_of("expert_loop").unwrap();
+        let diagnosed = sketch_layers(8).diagnose();
+        let (saved, now) = diagnosed.gain_of("expert_loop").unwrap();
         assert!((0.4..0.75).contains(&(saved / now)), "{saved} of {now} ms");
     }
 
     #[test]
     fn one_selection_in_each_layer_is_none() {
-        let found = sketch_layers(1).diagnose();
-        assert_eq!(found.gain_of("expert_loop"), None);
+        let diagnosed = sketch_layers(1).diagnose();
+        assert_eq!(diagnosed.gain_of("expert_loop"), None);
     }
 }

@@ -4,15 +4,15 @@
 use llmprof_units::Nanos;
 
 use super::cause::CauseKind;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_all_experts(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let Some(tokens) = scene.forwards.iter().map(|f| f.tokens * f.sequences).max() else {
         return Vec::new();
     };
     let mut ideal = Edit::default();
-    let (mut count, mut time, mut found) = (0, 0, None);
+    let (mut count, mut time, mut last) = (0, 0, None);
     for gemm in &scene.gemms {
         // A batched GEMM with one group per expert and every token in each.
         let Some(chosen) = chosen_experts(scene, gemm.groups) else {
@@ -28,14 +28,14 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         }
         count += 1;
         time += gemm.device_ns;
-        found = Some((gemm.row, gemm.groups, chosen));
+        last = Some((gemm.row, gemm.groups, chosen));
     }
-    let Some((row, experts, chosen)) = found else {
+    let Some((row, experts, chosen)) = last else {
         return Vec::new();
     };
     let share = chosen as f64 / experts as f64;
     shorten_between(scene, &mut ideal, experts, tokens, share);
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::AllExperts {
             experts: experts as u64,
             chosen: chosen as u64,
@@ -44,7 +44,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         place: scene.place(row),
         count,
         edit: Edit::default(),
-        partial: Some(ideal),
+        partial: Some(vec![ideal]),
     }]
 }
 
@@ -108,8 +108,8 @@ mod tests {
 
     #[test]
     fn all_tokens_for_all_experts_are_a_cause_of_unknown_gain() {
-        let found = sketch_experts(1024).diagnose();
-        let gain = &found.cause("all_experts").unwrap().gains[0];
+        let diagnosed = sketch_experts(1024).diagnose();
+        let gain = &diagnosed.cause("all_experts").unwrap().gains[0];
         assert_eq!((gain.saved_ns.0, gain.low_ns.0), (0, 0));
         assert!(gain.most_share() > 0.6, "{gain:?}");
     }

@@ -1,11 +1,11 @@
 //! New tensors that are filled: by the framework before they are written (`torch.use_deterministic_algorithms`), or large ones by the program.
 
+use crate::thresholds::DEVICE_COPY_MIN_BYTES;
 use llmprof_units::{Bytes, Nanos};
 
-use super::cause::{CauseKind, Place};
-use super::device_copies::COPY_MIN_BYTES;
+use super::cause::{CauseKind, CausePlace};
 use super::estimate::tensor_bytes;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
 
 /// Operators that make a tensor and fill it.
@@ -21,7 +21,7 @@ const FILLED: &[&str] = &[
     "aten::new_full",
 ];
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_fills(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let rows = scene.tops.iter().flat_map(|&top| scene.rows_in(top));
     let fills: Vec<usize> = rows
         .filter(|&row| ["aten::fill_", "aten::zero_"].contains(&scene.name(row)))
@@ -43,19 +43,24 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let by_program: Vec<usize> = fills
         .into_iter()
         .filter(|&row| parent_is(row, &|name| FILLED.contains(&name)))
-        .filter(|&row| bytes(row) >= COPY_MIN_BYTES)
+        .filter(|&row| bytes(row) >= DEVICE_COPY_MIN_BYTES)
         .collect();
     let largest = by_program.iter().copied().max_by_key(|&row| bytes(row));
     let of_program = largest.map(|row| {
         let largest = Some(Bytes(bytes(row)));
-        candidate(scene, &by_program, largest, scene.place(row))
+        make_candidate(scene, &by_program, largest, scene.place(row))
     });
-    let of_framework =
-        (!by_framework.is_empty()).then(|| candidate(scene, &by_framework, None, Place::default()));
+    let of_framework = (!by_framework.is_empty())
+        .then(|| make_candidate(scene, &by_framework, None, CausePlace::default()));
     of_framework.into_iter().chain(of_program).collect()
 }
 
-fn candidate(scene: &Scene<'_>, rows: &[usize], largest: Option<Bytes>, place: Place) -> Candidate {
+fn make_candidate(
+    scene: &Scene<'_>,
+    rows: &[usize],
+    largest: Option<Bytes>,
+    place: CausePlace,
+) -> CauseCandidate {
     let mut edit = Edit::default();
     let mut time = 0;
     for &row in rows {
@@ -67,7 +72,7 @@ fn candidate(scene: &Scene<'_>, rows: &[usize], largest: Option<Bytes>, place: P
             edit.drop_work(work);
         }
     }
-    Candidate {
+    CauseCandidate {
         kind: CauseKind::Fills {
             largest,
             kernels_ns: Nanos(scene.a_step(time)),
@@ -137,8 +142,8 @@ mod tests {
             sketch.matrix_product(16, 1024, 1024, 2);
         }
         sketch.synchronize();
-        let found = sketch.diagnose();
-        let gain = &found.cause("fills").unwrap().gains[0];
+        let diagnosed = sketch.diagnose();
+        let gain = &diagnosed.cause("fills").unwrap().gains[0];
         assert!(gain.share() < 0.05 && gain.most_share() > 0.2, "{gain:?}");
     }
 

@@ -3,16 +3,16 @@
 use super::model_work::Forward;
 use super::scene::Scene;
 
-/// Lookups in the largest table: position embeddings are smaller.
-pub(crate) fn forwards(scene: &Scene<'_>) -> Vec<Forward> {
-    let lookups = scene.tops.iter().filter_map(|&row| lookup(scene, row));
-    let mut found: Vec<Forward> = lookups.collect();
-    let largest = found.iter().map(|forward| forward.vocabulary).max();
-    found.retain(|forward| Some(forward.vocabulary) == largest);
-    found
+/// Forward passes by their lookups in the largest table: position embeddings are smaller.
+pub(crate) fn forward_passes(scene: &Scene<'_>) -> Vec<Forward> {
+    let lookups = scene.tops.iter().filter_map(|&row| read_lookup(scene, row));
+    let mut forwards: Vec<Forward> = lookups.collect();
+    let largest = forwards.iter().map(|forward| forward.vocabulary).max();
+    forwards.retain(|forward| Some(forward.vocabulary) == largest);
+    forwards
 }
 
-fn lookup(scene: &Scene<'_>, row: usize) -> Option<Forward> {
+fn read_lookup(scene: &Scene<'_>, row: usize) -> Option<Forward> {
     if scene.name(row) != "aten::embedding" {
         return None;
     }

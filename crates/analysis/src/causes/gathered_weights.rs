@@ -1,17 +1,17 @@
 //! Weights of experts that are gathered for each token before they are multiplied: written and read once more than needed.
 
+use crate::thresholds::WEIGHT_DIM_MIN;
 use llmprof_units::Nanos;
 use rustc_hash::FxHashSet;
 
 use super::cause::CauseKind;
 use super::scene::shape_text;
-use super::shapes::WEIGHT_DIM_MIN;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
 
 const GATHERS: [&str; 2] = ["aten::index", "aten::index_select"];
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_gathered_weights(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let is_weight = |size: i64| size >= WEIGHT_DIM_MIN;
     let multiplied: FxHashSet<(i64, i64)> = scene
         .gemms
@@ -36,7 +36,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let Some(&(first, dims)) = gathers.first() else {
         return Vec::new();
     };
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::GatheredWeights {
             shape: shape_text(dims),
             kernels_ns: Nanos(scene.a_step(time)),
@@ -72,8 +72,8 @@ mod tests {
     fn weights_gathered_for_each_token_are_a_cause() {
         for (experts, hidden, wide) in [(64, 2048, 1024), (8, 4096, 14_336), (128, 768, 768)] {
             let indexed = [experts, wide, hidden];
-            let found = sketch_layers(experts, hidden, wide, &indexed).diagnose();
-            let (saved, now) = found.gain_of("gathered_weights").unwrap();
+            let diagnosed = sketch_layers(experts, hidden, wide, &indexed).diagnose();
+            let (saved, now) = diagnosed.gain_of("gathered_weights").unwrap();
             assert!((0.2..0.3).contains(&saved), "{saved} of {now} ms");
         }
     }
@@ -81,8 +81,8 @@ mod tests {
     #[test]
     fn gathered_activations_are_none() {
         for indexed in [&[16, 12, 128][..], &[512, 2048], &[64, 2048, 128]] {
-            let found = sketch_layers(64, 2048, 1024, indexed).diagnose();
-            assert!(found.cause("gathered_weights").is_none());
+            let diagnosed = sketch_layers(64, 2048, 1024, indexed).diagnose();
+            assert!(diagnosed.cause("gathered_weights").is_none());
         }
     }
 }

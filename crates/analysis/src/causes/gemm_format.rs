@@ -1,22 +1,20 @@
 //! GEMMs in a wider format than the model's, or in FP32 without tensor cores.
 
+use crate::thresholds::{BANDWIDTH_BOUND_MIN_NS, KERNEL_MIN_NS, WIDE_MODEL_MIN_SHARE};
 use llmprof_record::kernel_name::Category;
+use llmprof_record::trace::StrId;
 use llmprof_theory::device::Engine;
 use llmprof_units::{DType, Nanos};
 
-use super::cause::{CauseKind, Place};
-use super::estimate::{efficiency, engine_of, gemm_ns};
+use super::cause::{CauseKind, CausePlace};
+use super::estimate::{engine_of, gemm_ns, measured_efficiency};
 use super::gemms::{dtype_of, roofline_ns};
+use super::graph_nodes::node_elements;
 use super::model_work::Gemm;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
 
-/// GEMMs in the wide format hold at least this part of all GEMM operations for the whole model to be in that format.
-const WHOLE_MODEL_SHARE: f64 = 0.9;
-/// Kernels that take longer than this are limited by memory: fewer bytes make them shorter.
-const MEMORY_BOUND_MIN_NS: i64 = 10_000;
-
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_wide_gemms(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let is_whole = is_wide_model(scene);
     // GEMMs of unfused attention go with it, unless all of the model is wide.
     let is_attention = |gemm: &Gemm| {
@@ -27,7 +25,9 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let is_wide = |gemm: &&Gemm| {
         matches!(gemm.dtype, DType::F32 | DType::F64) && (is_whole || !is_attention(gemm))
     };
-    let wide: Vec<&Gemm> = scene.gemms.iter().filter(is_wide).collect();
+    let in_graphs = gemms_in_graphs(scene);
+    let all_gemms = scene.gemms.iter().chain(&in_graphs);
+    let wide: Vec<&Gemm> = all_gemms.filter(is_wide).collect();
     let longest = wide.iter().max_by_key(|gemm| gemm.device_ns);
     let (Some(device), Some(first)) = (scene.device, longest) else {
         return Vec::new();
@@ -37,7 +37,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let faster = of_model.unwrap_or(DType::Tf32);
     let mut edit = Edit::default();
     let mut total = 0;
-    let seen = efficiency(scene, device, |gemm| gemm.m >= 256);
+    let seen = measured_efficiency(scene, device, |gemm| gemm.m >= 256);
     for gemm in &wide {
         let (dtype, engine) = engine_of(scene, gemm);
         if !is_of_model && dtype == DType::Tf32 {
@@ -52,7 +52,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             continue;
         };
         total += gemm.device_ns;
-        shorten(scene, &mut edit, gemm, after);
+        shorten_gemm(scene, &mut edit, gemm, after);
     }
     if edit.is_empty() {
         return Vec::new();
@@ -64,8 +64,9 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         halve_rest(scene, &mut edit, device, seen, &part);
     } else if is_of_model {
         remove_casts(scene, &mut edit, &wide);
+        remove_casts_in_graphs(scene, &mut edit, &in_graphs);
     }
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::GemmFormat {
             dtype: first.dtype,
             faster,
@@ -73,7 +74,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             kernels_ns: Nanos(scene.a_step(total)),
         },
         place: if is_whole {
-            Place::default()
+            CausePlace::default()
         } else {
             scene.place(first.row)
         },
@@ -83,12 +84,63 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     }]
 }
 
+/// GEMMs in FP32 among the nodes of graphs: they run the same kernels with the same grids as operators of another phase do.
+fn gemms_in_graphs(scene: &Scene<'_>) -> Vec<Gemm> {
+    let known = &scene.shapes.wide_gemms;
+    let nodes = scene.own_work().filter(|_| !known.is_empty());
+    let gemms = nodes.filter_map(|(index, work)| {
+        let segment = work.segment as usize;
+        let (name, grid) = scene.kernel_key(work)?;
+        let (.., gemm) = known.iter().find(|one| (one.0, one.1) == (name, grid))?;
+        let is_node = scene.graph.launched_by(segment..segment + 1).len() > 1;
+        Some(Gemm {
+            row: scene.graph.row_of_segment(segment)?,
+            work: index..index + 1,
+            device_ns: work.duration,
+            ..gemm.clone()
+        })
+        .filter(|_| is_node)
+    });
+    gemms.collect()
+}
+
+/// GEMMs in FP32 of one kernel each, with its name and grid.
+pub(super) fn wide_gemms(scenes: &[Scene<'_>]) -> Vec<(StrId, [u32; 3], Gemm)> {
+    let mut wide: Vec<(StrId, [u32; 3], Gemm)> = Vec::new();
+    for scene in scenes {
+        for gemm in scene.gemms.iter().filter(|gemm| gemm.dtype == DType::F32) {
+            if let [kernel] = &scene.graph.work()[gemm.work.clone()]
+                && let Some((name, grid)) = scene.kernel_key(kernel)
+                && !wide.iter().any(|one| (one.0, one.1) == (name, grid))
+            {
+                wide.push((name, grid, gemm.clone()));
+            }
+        }
+    }
+    wide
+}
+
+/// The node before a wide GEMM that covers its weight casts it.
+fn remove_casts_in_graphs(scene: &Scene<'_>, edit: &mut Edit, gemms: &[Gemm]) {
+    for gemm in gemms {
+        let Some(before) = gemm.work.start.checked_sub(1) else {
+            continue;
+        };
+        let weight = gemm.n.saturating_mul(gemm.k);
+        let elements = node_elements(scene, &scene.graph.work()[before]);
+        if elements.is_some_and(|(elements, block)| weight <= elements && elements - weight < block)
+        {
+            edit.drop_work(before);
+        }
+    }
+}
+
 /// Whether nearly all GEMMs are in a wider format than the model's.
 pub(super) fn is_wide_model(scene: &Scene<'_>) -> bool {
     let is_wide = |gemm: &&Gemm| matches!(gemm.dtype, DType::F32 | DType::F64);
     let wide: f64 = scene.gemms.iter().filter(is_wide).map(Gemm::flops).sum();
     let all: f64 = scene.gemms.iter().map(Gemm::flops).sum();
-    all > 0.0 && wide > WHOLE_MODEL_SHARE * all && model_format(scene).is_some()
+    all > 0.0 && wide > WIDE_MODEL_MIN_SHARE * all && model_format(scene).is_some()
 }
 
 /// Work from the first wide GEMM to the last one, where nearly all GEMMs between them are wide: a part of the model such as a vision
@@ -102,16 +154,16 @@ fn wide_part(scene: &Scene<'_>) -> Option<Vec<usize>> {
     let all: f64 = part.iter().map(Gemm::flops).sum();
     let rows = scene.gemms[first].row..=scene.gemms[last].row;
     let tops = scene.tops.iter().filter(|top| rows.contains(top));
-    let is_own = |index: &usize| scene.graph.is_own_work(&scene.graph.work()[*index]);
-    (part.len() > 1 && wide > WHOLE_MODEL_SHARE * all).then(|| {
+    let is_own = |index: &usize| scene.graph.work()[*index].is_own;
+    (part.len() > 1 && wide > WIDE_MODEL_MIN_SHARE * all).then(|| {
         tops.flat_map(|&top| scene.work_of(top))
             .filter(is_own)
             .collect()
     })
 }
 
-/// Gives the longest kernel of a GEMM its new duration and drops the rest (split-K reductions).
-fn shorten(scene: &Scene<'_>, edit: &mut Edit, gemm: &Gemm, after: i64) {
+/// Gives the longest kernel of a GEMM its new duration; others, such as split-K reductions, stay.
+fn shorten_gemm(scene: &Scene<'_>, edit: &mut Edit, gemm: &Gemm, after: i64) {
     let work = scene.graph.work();
     let longest = gemm.work.clone().max_by_key(|&index| work[index].duration);
     for index in gemm.work.clone() {
@@ -179,9 +231,9 @@ fn halve_rest(
             Category::Gemm | Category::Gemv => {}
             Category::Attention => {
                 let after = (work.duration as f64 * faster.min(1.0)) as i64;
-                edit.set_duration(index, after.max(super::estimate::KERNEL_MIN_NS));
+                edit.set_duration(index, after.max(KERNEL_MIN_NS));
             }
-            _ if work.duration >= MEMORY_BOUND_MIN_NS => {
+            _ if work.duration >= BANDWIDTH_BOUND_MIN_NS => {
                 edit.set_duration(index, work.duration / 2);
             }
             _ => {}

@@ -6,12 +6,12 @@ use llmprof_units::DType;
 use super::model_work::Gemm;
 use super::scene::Scene;
 
-pub(crate) fn gemms(scene: &Scene<'_>) -> Vec<Gemm> {
+pub(crate) fn read_gemms(scene: &Scene<'_>) -> Vec<Gemm> {
     let rows = scene.tops.iter().flat_map(|&top| scene.rows_in(top));
-    rows.filter_map(|row| gemm(scene, row)).collect()
+    rows.filter_map(|row| read_gemm(scene, row)).collect()
 }
 
-fn gemm(scene: &Scene<'_>, row: usize) -> Option<Gemm> {
+fn read_gemm(scene: &Scene<'_>, row: usize) -> Option<Gemm> {
     let name = scene.name(row);
     // The operators that call a library; `aten::linear` and `aten::matmul` end in one of them.
     let skip = match name {

@@ -5,8 +5,11 @@ use std::ops::Range;
 use llmprof_units::Nanos;
 
 use super::cause::CauseKind;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
+
+/// Part of the name of the call that begins a capture.
+const BEGINS: &str = "StreamBeginCapture";
 
 /// Host segments of each capture in the phase: from the last launch before it (entering a capture synchronizes and empties the
 /// allocator's cache) to the first after it (the graph is instantiated, and an older one destroyed).
@@ -21,7 +24,7 @@ pub(super) fn captured_segments(scene: &Scene<'_>) -> Vec<Range<usize>> {
     for window in scene.windows {
         let inside = graph.segments_in(*window);
         let mut segment = inside.start;
-        while let Some(begin) = (segment..inside.end).find(|&at| calls(at, "StreamBeginCapture")) {
+        while let Some(begin) = (segment..inside.end).find(|&at| calls(at, BEGINS)) {
             let Some(end) = (begin..inside.end).find(|&at| calls(at, "StreamEndCapture")) else {
                 break;
             };
@@ -43,7 +46,7 @@ pub(super) fn captured_segments(scene: &Scene<'_>) -> Vec<Range<usize>> {
     captures
 }
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_graph_captures(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let mut edit = Edit::default();
     let mut time = 0;
     for segments in &scene.captures {
@@ -55,10 +58,11 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let Some(first) = scene.captures.first() else {
         return Vec::new();
     };
-    let row = first
-        .clone()
-        .find_map(|segment| scene.graph.row_of_segment(segment));
-    vec![Candidate {
+    let row = first.clone().find_map(|segment| {
+        let row = scene.graph.row_of_segment(segment)?;
+        scene.name(row).contains(BEGINS).then_some(row)
+    });
+    vec![CauseCandidate {
         kind: CauseKind::GraphCaptures {
             time_ns: Nanos(scene.a_step(time)),
         },
@@ -99,7 +103,7 @@ mod tests {
         let (saved, now) = diagnosed.gain_of("graph_captures").unwrap();
         assert!(saved > 0.6 * now, "{saved} of {now} ms");
         assert_eq!(diagnosed.gain_of("allocation"), None);
-        assert_eq!(diagnosed.0[0].count.round() as u64, 4);
+        assert_eq!(diagnosed.0.causes[0].count.round() as u64, 4);
     }
 
     #[test]

@@ -11,27 +11,27 @@ const STATED_MIN_SHARE: f64 = 0.05;
 
 /// A decoder of one size.
 #[derive(Clone, Copy, Debug)]
-struct Size {
+struct DecoderSize {
     sequences: i64,
     hidden: i64,
     layers: usize,
     steps: u64,
 }
 
-const SIZES: [Size; 3] = [
-    Size {
+const SIZES: [DecoderSize; 3] = [
+    DecoderSize {
         sequences: 1,
         hidden: 1024,
         layers: 12,
         steps: 3,
     },
-    Size {
+    DecoderSize {
         sequences: 16,
         hidden: 2048,
         layers: 24,
         steps: 4,
     },
-    Size {
+    DecoderSize {
         sequences: 64,
         hidden: 4096,
         layers: 8,
@@ -43,9 +43,9 @@ const SIZES: [Size; 3] = [
 #[derive(Clone, Copy)]
 struct Habit {
     name: &'static str,
-    before_step: fn(&mut Sketch, Size, u64),
-    in_layer: fn(&mut Sketch, Size),
-    after_step: fn(&mut Sketch, Size),
+    before_step: fn(&mut Sketch, DecoderSize, u64),
+    in_layer: fn(&mut Sketch, DecoderSize),
+    after_step: fn(&mut Sketch, DecoderSize),
 }
 
 const NO_HABIT: Habit = Habit {
@@ -121,8 +121,8 @@ const HABITS: &[Habit] = &[
     },
 ];
 
-fn sketch_program(size: Size, habit: &Habit) -> Sketch {
-    let Size {
+fn sketch_program(size: DecoderSize, habit: &Habit) -> Sketch {
+    let DecoderSize {
         sequences, hidden, ..
     } = size;
     let mut sketch = Sketch::with_prompt(sequences, 256, hidden, 32_000);
@@ -147,8 +147,12 @@ fn sketch_program(size: Size, habit: &Habit) -> Sketch {
 fn habits_of_healthy_programs_are_no_causes() {
     for size in SIZES {
         for habit in HABITS {
-            let found = sketch_program(size, habit).diagnose();
-            let special = found.0.iter().filter(|cause| !cause.kind.is_general());
+            let diagnosed = sketch_program(size, habit).diagnose();
+            let special = diagnosed
+                .0
+                .causes
+                .iter()
+                .filter(|cause| !cause.kind.is_general());
             for cause in special {
                 let share = cause.gains.iter().map(PhaseGain::share);
                 let share = share.fold(0.0, f64::max);

@@ -1,29 +1,28 @@
 //! Calls of the CUDA API that neither launch, copy nor wait, and the code around them: queries of memory, attributes, events.
 
+use crate::thresholds::CODE_OF_CALL_MIN_GAPS;
 use std::collections::BTreeMap;
 
 use llmprof_units::{Nanos, stats::upper_median};
 
 use super::cause::CauseKind;
 use super::pinned_memory::is_pinning;
-use super::{Candidate, Scene};
-use crate::replay::{Api, Edit};
+use super::{CauseCandidate, Scene};
+use crate::replay::{CallEffect, Edit};
 
 /// Parts of the names of calls that order work, capture it or read the last error: programs need them, and they take about 1 µs.
 const NEEDED_CALLS: &[&str] = &["Captur", "Error", "Event", "Graph", "StreamWait"];
 /// Events are asked for their state only to wait for them.
 const QUERY: &str = "Query";
-/// Code after a call belongs to it where it usually takes this many times the usual gap.
-const CODE_OF_CALL_MIN_GAPS: i64 = 3;
 
 #[derive(Default)]
-struct Group {
+struct CallGroup {
     rows: Vec<usize>,
     time: i64,
 }
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
-    let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
+pub(super) fn find_host_calls(scene: &Scene<'_>) -> Vec<CauseCandidate> {
+    let mut groups: BTreeMap<&str, CallGroup> = BTreeMap::new();
     for &top in &scene.tops {
         // Calls inside of operators are the framework's.
         if is_avoidable_call(scene, top) {
@@ -31,12 +30,12 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         }
     }
     let groups = groups.into_values();
-    groups.map(|group| candidate(scene, group)).collect()
+    groups.map(|group| make_candidate(scene, group)).collect()
 }
 
 fn is_avoidable_call(scene: &Scene<'_>, row: usize) -> bool {
     let name = scene.name(row);
-    scene.api(row) == Some(Api::Other)
+    scene.api(row) == Some(CallEffect::Other)
         && !is_pinning(scene, row)
         && (name.contains(QUERY) || !NEEDED_CALLS.iter().any(|part| name.contains(part)))
 }
@@ -52,7 +51,7 @@ fn code_around(scene: &Scene<'_>, row: usize) -> [Option<usize>; 2] {
     ]
 }
 
-fn candidate(scene: &Scene<'_>, mut group: Group) -> Candidate {
+fn make_candidate(scene: &Scene<'_>, mut group: CallGroup) -> CauseCandidate {
     let duration = |segment: usize| scene.graph.segment_duration(segment);
     let around: Vec<[Option<usize>; 2]> = group
         .rows
@@ -83,7 +82,7 @@ fn candidate(scene: &Scene<'_>, mut group: Group) -> Candidate {
         }
     }
     let first = group.rows[0];
-    Candidate {
+    CauseCandidate {
         kind: CauseKind::HostCalls {
             call: scene.name(first).to_owned(),
             time_ns: Nanos(scene.a_step(group.time)),
@@ -114,8 +113,8 @@ mod tests {
 
     #[test]
     fn asking_for_free_memory_in_each_layer_is_a_cause() {
-        let found = sketch_calls("cudaMemGetInfo").diagnose();
-        let (saved, now) = found.gain_of("host_calls").unwrap();
+        let diagnosed = sketch_calls("cudaMemGetInfo").diagnose();
+        let (saved, now) = diagnosed.gain_of("host_calls").unwrap();
         assert!((2.2..2.5).contains(&saved), "{saved} of {now} ms");
     }
 

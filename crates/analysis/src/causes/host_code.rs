@@ -1,24 +1,21 @@
 //! Host time in which nothing recorded runs: code of the program, the garbage collector, waiting for the GIL.
 
+use crate::thresholds::{
+    RECURRING_PAUSE_MIN_GAPS, RECURRING_PAUSE_MIN_NS, RECURRING_PAUSES_MIN, SMALL_COPY_MAX_BYTES,
+};
 use std::collections::BTreeMap;
 
 use llmprof_record::trace::CopyKind;
 use llmprof_units::{Bytes, Nanos};
 
-use super::cause::{CauseKind, Place};
+use super::cause::{CauseKind, CausePlace};
 use super::contention::is_contended;
-use super::copies::SMALL_COPY_MAX_BYTES;
 use super::pauses::is_pause;
-use super::stacks::sampled;
-use super::{Candidate, Scene};
-use crate::replay::{Edit, WorkRow};
+use super::requests::{is_inside, request_ranges};
+use super::stacks::read_samples;
+use super::{CauseCandidate, Scene};
+use crate::replay::{DeviceRow, Edit};
 
-/// Shorter pauses are one cause where they recur at one place, from this length on…
-const RECURRING_MIN_NS: i64 = 80_000;
-/// …and this many times the usual gap: code between modules of transformers takes up to 10 usual gaps.
-const RECURRING_MIN_GAPS: i64 = 12;
-/// …this often in a step: once or twice is the code of the loop.
-const RECURRING_MIN_COUNT: usize = 4;
 /// Python's default switch interval is 5 ms: a thread that waits for the GIL gets it after that, and a little more.
 const SWITCH_INTERVAL_NS: std::ops::Range<i64> = 4_900_000..6_000_000;
 
@@ -34,7 +31,7 @@ fn is_seen_once(scene: &Scene<'_>, lengths: &[i64], longest: i64) -> bool {
     !are_alike(lengths) && !are_alike(&scene.pauses)
 }
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_host_code(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     if is_contended(scene) {
         return Vec::new();
     }
@@ -42,6 +39,16 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     pauses.extend(scene.segments().filter(|&segment| is_pause(scene, segment)));
     pauses.sort_unstable();
     pauses.dedup();
+    // Between requests there may be nothing to do.
+    let requests = request_ranges(scene);
+    let is_in_request = |&segment: &usize| {
+        let middle = scene.graph.segment_start(segment) + scene.graph.segment_duration(segment) / 2;
+        is_inside(&requests, middle)
+    };
+    let are_between_requests = !requests.is_empty() && !pauses.iter().any(is_in_request);
+    if !requests.is_empty() && !are_between_requests {
+        pauses.retain(is_in_request);
+    }
     let duration = |segment: &usize| scene.graph.segment_duration(*segment);
     let Some(&longest) = pauses.iter().max_by_key(|segment| duration(segment)) else {
         return Vec::new();
@@ -69,8 +76,8 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         .map(|&segment| (scene.graph.segment_start(segment), duration(&segment)))
         .map(|(start, length)| (start, start + length))
         .collect();
-    let stacks = sampled(scene, scene.graph.main_thread(), &intervals);
-    let place = Place {
+    let stacks = read_samples(scene, scene.graph.main_thread(), &intervals);
+    let place = CausePlace {
         line: place.line.clone().or(stacks.line),
         ..place
     };
@@ -79,7 +86,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         .tops
         .partition_point(|&top| scene.trace.hosts.start[top] < start);
     let name = |row: Option<&usize>| row.map(|&row| scene.name(row).to_owned());
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::HostCode {
             time_ns: Nanos(scene.a_step(total)),
             longest_ns: Nanos(duration(&longest)),
@@ -96,12 +103,18 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
                 &pauses.iter().map(duration).collect::<Vec<_>>(),
                 duration(&longest),
             ),
+            fits_beside_gpu: scene.own_work().map(|(_, work)| work.duration).sum::<i64>() >= total,
             has_ops: scene.tops.iter().any(|&top| scene.is_operator(top)),
+            are_between_requests,
         },
         place,
         count: pauses.len() as u64,
-        edit,
-        partial: None,
+        partial: are_between_requests.then(|| vec![edit.clone()]),
+        edit: if are_between_requests {
+            Edit::default()
+        } else {
+            edit
+        },
     }]
 }
 
@@ -121,12 +134,12 @@ fn recurring_pauses(scene: &Scene<'_>) -> Vec<usize> {
             places.entry(place).or_default().push(segment);
         }
     }
-    let least = RECURRING_MIN_NS.max(RECURRING_MIN_GAPS * scene.usual_gap);
+    let least = RECURRING_PAUSE_MIN_NS.max(RECURRING_PAUSE_MIN_GAPS * scene.usual_gap);
     places.retain(|_, segments| {
         let long = |segment: &&usize| scene.graph.segment_duration(**segment) >= least;
         let long = segments.iter().filter(long).count();
         // Other code may lie between operators of the same names.
-        long >= RECURRING_MIN_COUNT * scene.steps as usize && 4 * long >= segments.len()
+        long >= RECURRING_PAUSES_MIN * scene.steps as usize && 4 * long >= segments.len()
     });
     let recurring = places.into_values().flatten();
     recurring
@@ -139,7 +152,7 @@ fn copied_to_host(scene: &Scene<'_>, top: usize) -> Option<Bytes> {
     let work = &scene.graph.work()[scene.work_of(top)];
     let copies = &scene.trace.copies;
     let bytes = work.iter().filter_map(|work| match work.row {
-        WorkRow::Copy(row) if copies.kind[row as usize] == CopyKind::DEVICE_TO_HOST => {
+        DeviceRow::Copy(row) if copies.kind[row as usize] == CopyKind::DEVICE_TO_HOST => {
             Some(copies.bytes[row as usize])
         }
         _ => None,
@@ -150,7 +163,7 @@ fn copied_to_host(scene: &Scene<'_>, top: usize) -> Option<Bytes> {
 
 #[cfg(test)]
 mod tests {
-    use crate::causes::Purpose;
+    use crate::causes::ProgramPurpose;
     use crate::causes::sketch::Sketch;
 
     fn with_pauses(us: i64) -> Sketch {
@@ -176,7 +189,7 @@ mod tests {
     #[test]
     fn pauses_between_repetitions_of_any_program_are_a_cause() {
         let mut sketch = with_pauses(2_500);
-        sketch.purpose = Purpose::Unknown;
+        sketch.purpose = ProgramPurpose::Unknown;
         let (saved, now) = sketch.diagnose().gain_of("host_code").unwrap();
         assert!((9.9..10.1).contains(&saved), "{saved} of {now} ms");
     }
@@ -193,9 +206,40 @@ mod tests {
         }
         sketch.matrix_product(16, 1024, 1024, 10);
         sketch.synchronize();
-        let found = sketch.diagnose();
-        let cause = found.cause("host_code").unwrap();
+        let diagnosed = sketch.diagnose();
+        let cause = diagnosed.cause("host_code").unwrap();
         assert!(cause.kind.is_seen_once() && cause.gains.is_empty());
+    }
+
+    /// Three requests of so many passes, 15 ms apart.
+    fn with_requests(passes: usize) -> Sketch {
+        let mut sketch = Sketch::default();
+        for _ in 0..3 {
+            sketch.range("request", |sketch| {
+                for _ in 0..passes {
+                    sketch.look_up(1, 1, 32_000, 1024);
+                    for _ in 0..10 {
+                        sketch.matrix_product(16, 1024, 1024, 10);
+                    }
+                    sketch.synchronize();
+                }
+            });
+            sketch.pause(15_000);
+        }
+        sketch.look_up(1, 1, 32_000, 1024);
+        sketch.synchronize();
+        sketch
+    }
+
+    /// Between requests there may be nothing to do, between steps there is.
+    #[test]
+    fn pauses_between_requests_have_an_upper_bound() {
+        let diagnosed = with_requests(4).diagnose();
+        let gain = &diagnosed.cause("host_code").unwrap().gains[0];
+        assert_eq!((gain.saved_ns.0, gain.low_ns.0), (0, 0));
+        assert!(gain.high_ns.0 > 40_000_000, "{gain:?}");
+        let (saved, now) = with_requests(1).diagnose().gain_of("host_code").unwrap();
+        assert!(saved > 40.0, "{saved} of {now} ms");
     }
 
     /// Code of `us` before every tenth operator.
@@ -214,8 +258,8 @@ mod tests {
 
     #[test]
     fn hooks_in_each_layer_are_a_cause() {
-        let found = with_hooks(120).diagnose();
-        let (saved, now) = found.gain_of("host_code").unwrap();
+        let diagnosed = with_hooks(120).diagnose();
+        let (saved, now) = diagnosed.gain_of("host_code").unwrap();
         assert!((1.3..1.5).contains(&saved), "{saved} of {now} ms");
         assert_eq!(with_hooks(40).diagnose().gain_of("host_code"), None);
     }

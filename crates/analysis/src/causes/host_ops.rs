@@ -1,5 +1,6 @@
 //! Operators that compute on the CPU, and calls that take far longer on the host than usual.
 
+use crate::thresholds::{CPU_OPERATOR_MIN_NS, SLOW_CALL_MIN_NS, SLOW_CALL_MIN_RATIO};
 use llmprof_record::kernel_name::Category;
 use llmprof_record::trace::{CopyKind, StrId};
 use llmprof_units::{Nanos, stats::upper_median};
@@ -9,21 +10,14 @@ use super::cause::CauseKind;
 use super::contention::is_contended;
 use super::copies::host_operators_after;
 use super::pinned_memory::is_pinning;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::matching::operator_category::operator_category;
-use crate::replay::{Api, Edit, Wait, WorkRow};
-
-/// An operator without device work that takes this long computes; views and allocations take a few µs.
-const COMPUTES_MIN_NS: i64 = 50_000;
-/// Self time of an operator or call that is out of the ordinary: loading modules, compiling, searching algorithms.
-const SLOW_MIN_NS: i64 = 1_000_000;
-/// And this many times its own median.
-const SLOW_MIN_RATIO: i64 = 10;
+use crate::replay::{CallEffect, CallWait, DeviceRow, Edit};
 
 #[derive(Default)]
-struct Group {
+struct HostOperatorGroup {
     edit: Edit,
-    /// Without the copies of what was computed.
+    /// The same edit with the copies of results to the device left in place.
     partial: Option<Edit>,
     count: u64,
     time: i64,
@@ -31,7 +25,7 @@ struct Group {
     names: FxHashSet<StrId>,
 }
 
-impl Group {
+impl HostOperatorGroup {
     fn remove(&mut self, scene: &Scene<'_>, row: usize) {
         scene.remove(&mut self.edit, row);
         if let Some(partial) = &mut self.partial {
@@ -40,28 +34,29 @@ impl Group {
     }
 }
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
-    let mut found = on_cpu(scene);
+pub(super) fn find_host_operators(scene: &Scene<'_>) -> Vec<CauseCandidate> {
+    let mut candidates = operators_on_cpu(scene);
     if !is_contended(scene) {
-        found.extend(slow(scene));
+        candidates.extend(slow_calls(scene));
     }
-    found
+    candidates
 }
 
 /// What the host computes after a copy belongs to that copy.
 fn after_copies(scene: &Scene<'_>) -> FxHashSet<usize> {
     let copies = scene.tops.iter().filter(|&&top| {
         let work = &scene.graph.work()[scene.work_of(top)];
-        work.iter().any(|work| matches!(work.row, WorkRow::Copy(_)))
+        work.iter()
+            .any(|work| matches!(work.row, DeviceRow::Copy(_)))
     });
     copies
         .flat_map(|&top| host_operators_after(scene, top))
         .collect()
 }
 
-fn on_cpu(scene: &Scene<'_>) -> Vec<Candidate> {
+fn operators_on_cpu(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let copied = after_copies(scene);
-    let mut group = Group::default();
+    let mut group = HostOperatorGroup::default();
     let mut longest = 0;
     // Views and new tensors since the last operator that computes: between two of them they exist for their sake.
     let mut between = None;
@@ -80,7 +75,7 @@ fn on_cpu(scene: &Scene<'_>) -> Vec<Candidate> {
             }
             continue;
         }
-        if time < COMPUTES_MIN_NS && !is_arithmetic(scene.name(top)) || is_view(scene, top) {
+        if time < CPU_OPERATOR_MIN_NS && !is_arithmetic(scene.name(top)) || is_view(scene, top) {
             if let Some(between) = &mut between {
                 Vec::push(between, top);
             }
@@ -98,8 +93,8 @@ fn on_cpu(scene: &Scene<'_>) -> Vec<Candidate> {
             group.row = top;
         }
     }
-    let found = (group.count > 0).then(|| candidate(scene, group, true));
-    found.into_iter().collect()
+    let candidate = (group.count > 0).then(|| make_candidate(scene, group, true));
+    candidate.into_iter().collect()
 }
 
 /// Whether all that an operator launches are copies to the device.
@@ -107,13 +102,15 @@ fn sends_to_device(scene: &Scene<'_>, top: usize) -> bool {
     let mut work = scene.graph.work()[scene.work_of(top)].iter().peekable();
     work.peek().is_some()
         && work.all(|work| match work.row {
-            WorkRow::Copy(row) => scene.trace.copies.kind[row as usize] == CopyKind::HOST_TO_DEVICE,
+            DeviceRow::Copy(row) => {
+                scene.trace.copies.kind[row as usize] == CopyKind::HOST_TO_DEVICE
+            }
             _ => false,
         })
 }
 
-/// Whether an operator computes something whatever its arguments are; without device work it does so on the CPU. Casts, dropout and
-/// the like may return what they are given.
+/// Whether an operator computes for any arguments, which without device work it does on the CPU. Casts, dropout and the like may
+/// return their input.
 fn is_arithmetic(name: &str) -> bool {
     let computes = matches!(
         operator_category(name),
@@ -131,7 +128,7 @@ fn is_arithmetic(name: &str) -> bool {
 /// Whether work of a device was launched inside, although the trace does not hold it.
 fn has_launch(scene: &Scene<'_>, top: usize) -> bool {
     let mut calls = scene.rows_in(top).filter_map(|row| scene.api(row));
-    calls.any(|api| matches!(api, Api::Launch | Api::Transfer))
+    calls.any(|api| matches!(api, CallEffect::Launch | CallEffect::Transfer))
 }
 
 /// Whether an operator and all that it calls touch no data: what takes long there is the code around them, such as a debugging aid.
@@ -141,25 +138,25 @@ fn is_view(scene: &Scene<'_>, top: usize) -> bool {
 }
 
 /// Segments of operators and calls that are far longer than others of the same name.
-fn slow(scene: &Scene<'_>) -> Vec<Candidate> {
+fn slow_calls(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let mut by_name: FxHashMap<&str, Vec<usize>> = FxHashMap::default();
     for segment in scene.segments() {
         let Some(row) = scene.graph.row_of_segment(segment) else {
             continue;
         };
         let is_other = match scene.api(row) {
-            Some(Api::Memory | Api::Transfer) => true,
+            Some(CallEffect::Memory | CallEffect::Transfer) => true,
             Some(api) => api.waits_by_itself() || is_pinning(scene, row),
             None => scene.is_code(segment),
         };
         let computes_on_cpu = scene
             .top_of(segment)
             .is_some_and(|top| scene.api(top).is_none() && scene.work_of(top).is_empty());
-        if !is_other && !computes_on_cpu && scene.graph.wait_of(segment) == Wait::No {
+        if !is_other && !computes_on_cpu && scene.graph.wait_of(segment) == CallWait::No {
             by_name.entry(scene.name(row)).or_default().push(segment);
         }
     }
-    let mut found = Vec::new();
+    let mut candidates = Vec::new();
     let mut names: Vec<_> = by_name.into_iter().collect();
     names.sort_by_key(|(name, _)| *name);
     for (_, segments) in names {
@@ -168,30 +165,30 @@ fn slow(scene: &Scene<'_>) -> Vec<Candidate> {
             .map(|&segment| scene.graph.segment_duration(segment))
             .collect();
         let usual = upper_median(&mut times).unwrap_or(0);
-        let least = SLOW_MIN_NS.max(SLOW_MIN_RATIO * usual);
-        let mut group = Group::default();
+        let least = SLOW_CALL_MIN_NS.max(SLOW_CALL_MIN_RATIO * usual);
+        let mut group = HostOperatorGroup::default();
         for segment in segments {
             let time = scene.graph.segment_duration(segment);
-            if time < least && !(time >= SLOW_MIN_NS && usual >= SLOW_MIN_NS) {
+            if time < least && !(time >= SLOW_CALL_MIN_NS && usual >= SLOW_CALL_MIN_NS) {
                 continue;
             }
-            let most = if usual >= SLOW_MIN_NS { 0 } else { usual };
+            let most = if usual >= SLOW_CALL_MIN_NS { 0 } else { usual };
             group.edit.limit_segment(segment, most);
             group.count += 1;
             group.time += time;
             group.row = scene.graph.row_of_segment(segment).unwrap_or_default();
         }
         if group.count > 0 {
-            found.push(candidate(scene, group, false));
+            candidates.push(make_candidate(scene, group, false));
         }
     }
-    found
+    candidates
 }
 
-fn candidate(scene: &Scene<'_>, group: Group, on_cpu: bool) -> Candidate {
+fn make_candidate(scene: &Scene<'_>, group: HostOperatorGroup, on_cpu: bool) -> CauseCandidate {
     let mut place = scene.place(group.row);
     place.operator = Some(scene.name(group.row).to_owned());
-    Candidate {
+    CauseCandidate {
         kind: CauseKind::HostOperators {
             time_ns: Nanos(scene.a_step(group.time)),
             on_cpu,
@@ -200,7 +197,7 @@ fn candidate(scene: &Scene<'_>, group: Group, on_cpu: bool) -> Candidate {
         place,
         count: group.count,
         edit: group.edit,
-        partial: group.partial,
+        partial: group.partial.map(|partial| vec![partial]),
     }
 }
 
@@ -209,6 +206,7 @@ mod tests {
     use llmprof_record::trace::CopyKind;
 
     use crate::causes::sketch::Sketch;
+    use crate::thresholds::GAIN_LOW_RATIO;
 
     fn sketch_host_operator(us: i64) -> Sketch {
         sketch_operator("aten::triu", us)
@@ -246,19 +244,19 @@ mod tests {
             sketch.matrix_product(512, 2048, 2048, 500);
             sketch.synchronize();
         }
-        let found = sketch.diagnose();
-        let gain = &found.cause("host_operators").unwrap().gains[0];
+        let diagnosed = sketch.diagnose();
+        let gain = &diagnosed.cause("host_operators").unwrap().gains[0];
         let saved = gain.saved_ns.0 as f64 / 1e6;
         assert!((11.5..12.2).contains(&saved), "{gain:?}");
-        let low = gain.low_ns.0 as f64 / 1e6;
+        let low = gain.low_ns.0 as f64 / 1e6 / GAIN_LOW_RATIO;
         assert!((3.8..4.2).contains(&low), "{gain:?}");
     }
 
     /// Anomaly detection writes a traceback for every operator, also for those that touch no data.
     #[test]
     fn a_slow_view_does_not_compute() {
-        let found = sketch_operator("aten::transpose", 400).diagnose();
-        assert_eq!(found.gain_of("host_operators"), None);
+        let diagnosed = sketch_operator("aten::transpose", 400).diagnose();
+        assert_eq!(diagnosed.gain_of("host_operators"), None);
     }
 
     #[test]

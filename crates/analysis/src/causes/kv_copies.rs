@@ -1,13 +1,13 @@
 //! The KV cache copied in every step: concatenated with the new token, cloned, gathered, repeated for groups of heads.
 
+use crate::thresholds::{CACHED_TOKENS_MIN, KERNEL_MIN_NS};
 use llmprof_record::run::RunPhase;
 use llmprof_units::Nanos;
 
 use super::cause::CauseKind;
-use super::estimate::KERNEL_MIN_NS;
 use super::scene::shape_text;
-use super::{Candidate, Scene};
-use crate::replay::{Edit, WorkRow};
+use super::{CauseCandidate, Scene};
+use crate::replay::{DeviceRow, Edit};
 
 /// Operators that copy whole tensors.
 const COPIES: &[&str] = &[
@@ -22,11 +22,9 @@ const COPIES: &[&str] = &[
     "aten::gather",
     "aten::roll",
 ];
-/// A decode step has no other tensors with so many tokens than its cache.
-const CACHED_TOKENS_MIN: i64 = 16;
 
 #[derive(Default)]
-struct Group {
+struct KvCopyGroup {
     edit: Edit,
     count: u64,
     device_ns: i64,
@@ -35,8 +33,8 @@ struct Group {
     shape: String,
 }
 
-impl Group {
-    fn add(&mut self, scene: &Scene<'_>, top: usize, dims: &[i64]) {
+impl KvCopyGroup {
+    fn add_operator(&mut self, scene: &Scene<'_>, top: usize, dims: &[i64]) {
         let time = scene.device_ns(top);
         self.count += 1;
         self.device_ns += time;
@@ -51,12 +49,12 @@ impl Group {
     }
 }
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_kv_copies(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     // In a prompt pass the activations have as many tokens as the cache.
     if scene.phase != RunPhase::Decode || scene.forwards.iter().any(|forward| forward.tokens > 4) {
         return Vec::new();
     }
-    let (mut appended, mut copied) = (Group::default(), Group::default());
+    let (mut appended, mut copied) = (KvCopyGroup::default(), KvCopyGroup::default());
     for &top in &scene.tops {
         let name = scene.name(top);
         if scene.device_ns(top) == 0 {
@@ -71,23 +69,25 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             for index in scene.work_of(top) {
                 appended.edit.set_duration(index, KERNEL_MIN_NS);
             }
-            appended.add(scene, top, dims);
+            appended.add_operator(scene, top, dims);
         } else if (COPIES.contains(&name)
             || (name == "aten::to" && is_conversion(scene, top, dims)))
             && is_cache(dims)
             && is_copied_whole(&tensors)
         {
             scene.remove(&mut copied.edit, top);
-            copied.add(scene, top, dims);
+            copied.add_operator(scene, top, dims);
         }
     }
     let groups = [appended, copied].into_iter();
-    groups.filter_map(|group| candidate(scene, group)).collect()
+    groups
+        .filter_map(|group| make_candidate(scene, group))
+        .collect()
 }
 
-fn candidate(scene: &Scene<'_>, group: Group) -> Option<Candidate> {
+fn make_candidate(scene: &Scene<'_>, group: KvCopyGroup) -> Option<CauseCandidate> {
     let (_, row) = group.longest?;
-    Some(Candidate {
+    Some(CauseCandidate {
         kind: CauseKind::KvCopies {
             operator: group.operators.join(", "),
             shape: group.shape,
@@ -124,7 +124,7 @@ pub(super) fn is_cache(dims: &[i64]) -> bool {
 /// Whether kernels convert it, and it is no tensor of scores, `[batch, heads, 1, tokens]`: those are converted around a softmax.
 fn is_conversion(scene: &Scene<'_>, top: usize, dims: &[i64]) -> bool {
     let mut work = scene.graph.work()[scene.work_of(top)].iter();
-    work.all(|work| matches!(work.row, WorkRow::Kernel(_)))
+    work.all(|work| matches!(work.row, DeviceRow::Kernel(_)))
         && dims.get(1..).is_some_and(|inner| !inner.contains(&1))
 }
 
@@ -183,10 +183,10 @@ mod tests {
 
     #[test]
     fn a_cache_that_is_converted_is_a_cause_and_scores_are_none() {
-        let found = sketch_conversion(&[32, 8, 2048, 128]).diagnose();
-        assert!(found.gain_of("kv_copies").is_some());
-        let found = sketch_conversion(&[32, 32, 1, 2048]).diagnose();
-        assert_eq!(found.gain_of("kv_copies"), None);
+        let diagnosed = sketch_conversion(&[32, 8, 2048, 128]).diagnose();
+        assert!(diagnosed.gain_of("kv_copies").is_some());
+        let diagnosed = sketch_conversion(&[32, 32, 1, 2048]).diagnose();
+        assert_eq!(diagnosed.gain_of("kv_copies"), None);
     }
 
     #[test]

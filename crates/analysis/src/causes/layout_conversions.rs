@@ -4,7 +4,7 @@ use llmprof_units::Nanos;
 
 use super::cause::CauseKind;
 use super::estimate::{read_and_write_ns, tensor_bytes};
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
 
 /// In the names of cuDNN's and MIOpen's kernels, in small letters.
@@ -13,7 +13,7 @@ const CONVERSIONS: [&str; 4] = ["nchwtonhwc", "nhwctonchw", "nchw_to_nhwc", "nhw
 /// Kernels of PyTorch for tensors in NCHW, whose counterparts for channels-last tensors are bound by memory alone.
 const NCHW_KERNELS: [&str; 2] = ["batch_norm_transform_input_kernel", "max_pool_forward_nchw"];
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_layout_conversions(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let mut edit = Edit::default();
     let (mut count, mut time, mut longest) = (0, 0, None);
     for &top in &scene.tops {
@@ -35,7 +35,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         return Vec::new();
     };
     speed_up_between(scene, &mut edit);
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::LayoutConversions {
             kernels_ns: Nanos(scene.a_step(time)),
         },
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn conversions_around_convolutions_are_a_cause() {
-        let found = sketch_tower(&[
+        let diagnosed = sketch_tower(&[
             (
                 "cudnn::engines_precompiled::nchwToNhwcKernel<__nv_bfloat16>",
                 40,
@@ -95,7 +95,7 @@ mod tests {
             ),
         ])
         .diagnose();
-        let (saved, now) = found.gain_of("layout_conversions").unwrap();
+        let (saved, now) = diagnosed.gain_of("layout_conversions").unwrap();
         assert!((0.5..0.6).contains(&saved), "{saved} of {now} ms");
     }
 
@@ -120,8 +120,8 @@ mod tests {
     #[test]
     fn kernels_between_them_that_read_nchw_get_the_bandwidth_of_the_trace() {
         let saved = |us| {
-            let found = sketch_normalized(us).diagnose();
-            found.gain_of("layout_conversions").unwrap().0
+            let diagnosed = sketch_normalized(us).diagnose();
+            diagnosed.gain_of("layout_conversions").unwrap().0
         };
         // 8 × (40 + 200 − 60) µs, and gaps.
         assert!((1.4..1.5).contains(&saved(200)), "{} ms", saved(200));
@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn kernels_of_one_layout_are_none() {
-        let found =
+        let diagnosed =
             sketch_tower(&[("sm90_xmma_fprop_implicit_gemm_bf16_nhwckrsc", 100)]).diagnose();
-        assert_eq!(found.gain_of("layout_conversions"), None);
+        assert_eq!(diagnosed.gain_of("layout_conversions"), None);
     }
 }

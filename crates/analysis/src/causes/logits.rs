@@ -1,12 +1,13 @@
 //! Logits of tokens that nothing is sampled from.
 
 use super::cause::CauseKind;
-use super::estimate::{KERNEL_MIN_NS, efficiency, gemm_ns};
+use super::estimate::{gemm_ns, measured_efficiency};
 use super::model_work::Gemm;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
+use crate::thresholds::KERNEL_MIN_NS;
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_unused_logits(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let (Some(device), Some(forward)) = (scene.device, scene.forwards.first()) else {
         return Vec::new();
     };
@@ -22,7 +23,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         return Vec::new();
     };
     let mut edit = Edit::default();
-    let seen = efficiency(scene, device, |gemm| gemm.groups == 1);
+    let seen = measured_efficiency(scene, device, |gemm| gemm.groups == 1);
     for gemm in &wide {
         let fewer = Gemm {
             m: needed,
@@ -53,7 +54,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             edit.set_duration(index, after.max(KERNEL_MIN_NS));
         }
     }
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::UnusedLogits {
             rows: first.m as u64,
             needed: needed as u64,

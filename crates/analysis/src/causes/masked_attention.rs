@@ -1,23 +1,21 @@
 //! Attention that is given its causal mask as a tensor: fused kernels then compute the masked half too, and read the mask.
 
+use crate::thresholds::MASKED_QUERIES_MIN;
 use llmprof_record::run::RunPhase;
 use llmprof_units::Nanos;
 
 use super::cause::CauseKind;
-use super::estimate::{attention_ns, efficiency};
+use super::estimate::{attention_ns, measured_efficiency};
 use super::scene::shape_text;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
 
-/// Shorter prompts have nothing to gain: the kernel takes as long as its launch.
-const QUERIES_MIN: i64 = 256;
-
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_masked_attention(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let Some(device) = scene.device.filter(|_| scene.phase == RunPhase::Prefill) else {
         return Vec::new();
     };
-    let seen = efficiency(scene, device, |gemm| gemm.groups == 1 && gemm.m >= 256);
-    let (mut edit, mut slower) = (Edit::default(), Edit::default());
+    let seen = measured_efficiency(scene, device, |gemm| gemm.groups == 1 && gemm.m >= 256);
+    let (mut edit, mut slower, mut faster) = (Edit::default(), Edit::default(), Edit::default());
     let (mut count, mut time, mut first) = (0, 0, None);
     for &top in &scene.tops {
         for row in scene.rows_in(top) {
@@ -32,6 +30,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             };
             edit.set_duration(index, fused);
             slower.set_duration(index, fused + fused / 2);
+            faster.set_duration(index, fused / 2);
             count += 1;
             time += scene.graph.work()[index].duration;
             first.get_or_insert((row, [queries, queries]));
@@ -40,7 +39,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let Some((row, mask)) = first else {
         return Vec::new();
     };
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::MaskedAttention {
             shape: shape_text(&mask),
             kernels_ns: Nanos(scene.a_step(time)),
@@ -48,7 +47,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         place: scene.place(row),
         count,
         edit,
-        partial: Some(slower),
+        partial: Some(vec![slower, faster]),
     }]
 }
 
@@ -66,7 +65,7 @@ fn shared_mask(scene: &Scene<'_>, row: usize) -> Option<[i64; 4]> {
     let &[sequences, heads, queries, width] = query else {
         return None;
     };
-    let is_own = keys.get(2) == Some(&queries) && queries >= QUERIES_MIN;
+    let is_own = keys.get(2) == Some(&queries) && queries >= MASKED_QUERIES_MIN;
     let (outer, inner) = mask.split_at(mask.len().checked_sub(2)?);
     let is_shared = inner == [queries, queries] && outer.iter().all(|&dim| dim == 1);
     let is_fused = !scene
@@ -99,8 +98,8 @@ mod tests {
 
     #[test]
     fn a_causal_mask_as_a_tensor_is_a_cause() {
-        let found = sketch_attention(Some(&[1, 1, 8192, 8192])).diagnose();
-        let (saved, now) = found.gain_of("masked_attention").unwrap();
+        let diagnosed = sketch_attention(Some(&[1, 1, 8192, 8192])).diagnose();
+        let (saved, now) = diagnosed.gain_of("masked_attention").unwrap();
         assert!(saved > 0.5 * now, "{saved} of {now} ms");
     }
 
@@ -109,8 +108,8 @@ mod tests {
         let masks: [Option<&[i64]>; 3] =
             [None, Some(&[2, 1, 8192, 8192]), Some(&[1, 16, 8192, 8192])];
         for mask in masks {
-            let found = sketch_attention(mask).diagnose();
-            assert_eq!(found.gain_of("masked_attention"), None, "{mask:?}");
+            let diagnosed = sketch_attention(mask).diagnose();
+            assert_eq!(diagnosed.gain_of("masked_attention"), None, "{mask:?}");
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
+use llmprof_record::trace::StrId;
 use llmprof_units::DType;
 use rustc_hash::FxHashSet;
 
-/// One GEMM operator.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Gemm {
     pub(crate) row: usize,
@@ -30,7 +30,6 @@ impl Gemm {
     }
 }
 
-/// One forward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Forward {
     /// The row of the lookup.
@@ -38,16 +37,18 @@ pub(crate) struct Forward {
     pub(crate) vocabulary: i64,
     pub(crate) hidden: i64,
     pub(crate) sequences: i64,
-    /// Tokens of each sequence.
+    /// New tokens of each sequence.
     pub(crate) tokens: i64,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shapes {
+pub(crate) struct ModelShapes {
     /// Rows and columns of the second factors of GEMMs.
     pub(super) weights: Vec<(i64, i64)>,
     /// Groups, rows and columns of those of batched GEMMs: experts.
     pub(super) grouped_weights: FxHashSet<(i64, i64, i64)>,
+    /// GEMMs in FP32 of one kernel each, with its name and grid.
+    pub(super) wide_gemms: Vec<(StrId, [u32; 3], Gemm)>,
     /// Rows, columns and depth of the GEMMs of prompt passes.
     pub(super) prompt_gemms: FxHashSet<(i64, i64, i64)>,
     /// Sequences of a pass, at most.
@@ -66,16 +67,27 @@ pub(crate) struct Shapes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FixedCache {
     pub(super) sequences: i64,
-    /// Of each sequence, filled or not.
+    /// Positions of each sequence, filled or not.
     pub(super) positions: i64,
     /// Elements of one position: KV heads × head width.
     pub(super) width: i64,
 }
 
-impl Shapes {
-    /// The weight that has so many elements, if a kernel of `block` elements per block covers it exactly; those of all experts
-    /// together are one.
-    pub(super) fn weight_of(&self, elements: i64, block: i64) -> Option<Vec<i64>> {
+impl ModelShapes {
+    /// The smallest weight, or matrix of one expert, that a kernel over `elements` in blocks of `block` covers exactly.
+    pub(super) fn matrix_with_elements(&self, elements: i64, block: i64) -> Option<Vec<i64>> {
+        let covers = |size: i64| size <= elements && elements - size < block;
+        let single = self.weights.iter().copied();
+        let grouped = self.grouped_weights.iter().map(|&(_, n, k)| (n, k));
+        let alike = single
+            .chain(grouped)
+            .filter(|&(n, k)| covers(n.saturating_mul(k)));
+        alike.min().map(|(n, k)| vec![n, k])
+    }
+
+    /// The weight that a kernel over `elements` in blocks of `block` covers exactly. The weights of all experts of a layer together
+    /// count as one.
+    pub(super) fn weight_with_elements(&self, elements: i64, block: i64) -> Option<Vec<i64>> {
         let covers = |size: i64| size <= elements && elements - size < block;
         let mut single = self.weights.iter();
         if let Some(&(n, k)) = single.find(|(n, k)| covers(n.saturating_mul(*k))) {

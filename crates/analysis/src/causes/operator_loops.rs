@@ -1,33 +1,28 @@
 //! Python loops that launch the same few small kernels again and again: over tokens, sequences, heads, adapters.
 
+use crate::thresholds::{
+    LOOP_BODY_OPERATORS_MAX, LOOP_ITERATIONS_MIN, LOOP_KERNEL_MAX_NS, LOOP_OPERATORS_MIN,
+    SMALL_COPY_MAX_BYTES, WEIGHT_DIM_MIN,
+};
 use llmprof_units::Nanos;
 
 use super::cause::CauseKind;
 use super::model_work::Gemm;
-use super::shapes::WEIGHT_DIM_MIN;
-use super::{Candidate, Scene};
-use crate::replay::{Api, Edit, WorkRow};
-
-/// Operators of one iteration, at most: a layer of a model has more.
-const BODY_MAX_OPERATORS: usize = 16;
-const ITERATIONS_MIN: usize = 8;
-/// Fewer operators in all are not worth a change.
-const LOOP_MIN_OPERATORS: usize = 48;
-/// Longer kernels have a tensor's worth of work of their own.
-const KERNEL_MAX_NS: i64 = 8_000;
+use super::{CauseCandidate, Scene};
+use crate::replay::{DeviceRow, DeviceWork, Edit};
 
 /// Operators that take one piece of a tensor.
-const PICKS: &[&str] = &["aten::select", "aten::slice", "aten::narrow"];
+pub(super) const PICKS: &[&str] = &["aten::select", "aten::slice", "aten::narrow"];
 
 /// A loop: places among the outermost operators.
-struct Loop {
+struct OperatorLoop {
     first: usize,
     body: usize,
     iterations: usize,
 }
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
-    let loops = loops(scene);
+pub(super) fn find_operator_loops(scene: &Scene<'_>) -> Vec<CauseCandidate> {
+    let loops = read_loops(scene);
     let Some(longest) = loops.iter().max_by_key(|one| one.body * one.iterations) else {
         return Vec::new();
     };
@@ -37,7 +32,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let mut has_gemms = false;
     for one in &loops {
         iterations += one.iterations;
-        has_gemms |= gemms(scene, one).next().is_some();
+        has_gemms |= loop_gemms(scene, one).next().is_some();
         // One iteration over whole tensors stays.
         for &top in &scene.tops[one.first + one.body..one.first + one.body * one.iterations] {
             scene.remove(&mut most, top);
@@ -55,7 +50,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         .copied()
         .find(|&top| !scene.work_of(top).is_empty());
     let row = launching.unwrap_or(scene.tops[longest.first]);
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::OperatorLoop {
             iterations: iterations as u64 / scene.steps.max(1),
             operators: longest.body as u64,
@@ -64,25 +59,26 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         place: scene.place(row),
         count: loops.len() as u64,
         edit,
-        partial: has_gemms.then_some(most),
+        partial: has_gemms.then(|| vec![most]),
     }]
 }
 
-fn loops(scene: &Scene<'_>) -> Vec<Loop> {
+fn read_loops(scene: &Scene<'_>) -> Vec<OperatorLoop> {
     let names: Vec<_> = scene
         .tops
         .iter()
         .map(|&top| scene.trace.hosts.name[top])
         .collect();
-    let mut found = Vec::new();
+    let mut loops = Vec::new();
     let mut first = 0;
     while first < names.len() {
-        let one = (1..=BODY_MAX_OPERATORS).find_map(|body| {
+        let one = (1..=LOOP_BODY_OPERATORS_MAX).find_map(|body| {
             let pairs = names[first..].iter().zip(names.get(first + body..)?);
             let alike = pairs.take_while(|(name, later)| name == later).count();
             let iterations = alike / body + 1;
-            let is_long = iterations >= ITERATIONS_MIN && iterations * body >= LOOP_MIN_OPERATORS;
-            is_long.then_some(Loop {
+            let is_long =
+                iterations >= LOOP_ITERATIONS_MIN && iterations * body >= LOOP_OPERATORS_MIN;
+            is_long.then_some(OperatorLoop {
                 first,
                 body,
                 iterations,
@@ -92,16 +88,19 @@ fn loops(scene: &Scene<'_>) -> Vec<Loop> {
             Some(one) => {
                 first += one.body * one.iterations;
                 if is_small(scene, &one) {
-                    found.push(one);
+                    loops.push(one);
                 }
             }
             None => first += 1,
         }
     }
-    found
+    loops
 }
 
-fn gemms<'s>(scene: &'s Scene<'_>, one: &Loop) -> impl Iterator<Item = &'s Gemm> + use<'s> {
+fn loop_gemms<'s>(
+    scene: &'s Scene<'_>,
+    one: &OperatorLoop,
+) -> impl Iterator<Item = &'s Gemm> + use<'s> {
     let tops = &scene.tops[one.first..one.first + one.body * one.iterations];
     let rows = tops[0]..scene.rows_in(tops[tops.len() - 1]).end;
     let from = scene.gemms.partition_point(|gemm| gemm.row < rows.start);
@@ -116,7 +115,7 @@ fn has_gemm(scene: &Scene<'_>, top: usize) -> bool {
 }
 
 /// Whether each iteration picks its own of as many pieces of a tensor: a loop over pieces rather than layers.
-fn picks_pieces(scene: &Scene<'_>, one: &Loop) -> bool {
+fn picks_pieces(scene: &Scene<'_>, one: &OperatorLoop) -> bool {
     let mut body = scene.tops[one.first..one.first + one.body].iter();
     body.any(|&top| {
         let tensors = scene.tensors(top);
@@ -125,25 +124,26 @@ fn picks_pieces(scene: &Scene<'_>, one: &Loop) -> bool {
     })
 }
 
-/// Whether a loop launches kernels, all of them short. Layers repeat too: GEMMs are narrow and of pieces. Copies and waits are
-/// causes of their own.
-fn is_small(scene: &Scene<'_>, one: &Loop) -> bool {
+/// Whether a loop launches kernels and copies, all of them short. Layers repeat too: GEMMs are narrow and of pieces. A loop that
+/// only waits is a cause of its own.
+fn is_small(scene: &Scene<'_>, one: &OperatorLoop) -> bool {
     let tops = &scene.tops[one.first..one.first + one.body * one.iterations];
     let is_wide = |gemm: &Gemm| gemm.n.min(gemm.k) >= WEIGHT_DIM_MIN;
-    let mut inside = gemms(scene, one).peekable();
+    let mut inside = loop_gemms(scene, one).peekable();
     if inside.peek().is_some() && (inside.any(is_wide) || !picks_pieces(scene, one)) {
         return false;
     }
     let all = scene.graph.work();
-    let mut work = tops
-        .iter()
-        .flat_map(|&top| &all[scene.work_of(top)])
-        .peekable();
-    let waits = tops.iter().flat_map(|&top| scene.rows_in(top));
-    let mut waits = waits.filter_map(|row| scene.api(row));
-    work.peek().is_some()
-        && work.all(|work| !matches!(work.row, WorkRow::Copy(_)) && work.duration <= KERNEL_MAX_NS)
-        && !waits.any(Api::waits_by_itself)
+    let work = || tops.iter().flat_map(|&top| &all[scene.work_of(top)]);
+    let is_short = |work: &DeviceWork| {
+        let is_small = match work.row {
+            DeviceRow::Copy(row) => scene.trace.copies.bytes[row as usize] <= SMALL_COPY_MAX_BYTES,
+            _ => true,
+        };
+        is_small && work.duration <= LOOP_KERNEL_MAX_NS
+    };
+    let kernels = work().filter(|work| matches!(work.row, DeviceRow::Kernel(_)));
+    kernels.count() >= one.iterations && work().all(is_short)
 }
 
 #[cfg(test)]
@@ -166,8 +166,8 @@ mod tests {
 
     #[test]
     fn a_loop_over_values_is_a_cause() {
-        let found = sketch_loop(100, 2).diagnose();
-        let (saved, now) = found.gain_of("operator_loop").unwrap();
+        let diagnosed = sketch_loop(100, 2).diagnose();
+        let (saved, now) = diagnosed.gain_of("operator_loop").unwrap();
         assert!(saved > 0.9 * now, "{saved} of {now} ms");
     }
 
@@ -203,8 +203,8 @@ mod tests {
 
     #[test]
     fn small_products_for_each_piece_are_a_cause() {
-        let found = sketch_adapters(12, 16).diagnose();
-        let (saved, now) = found.gain_of("operator_loop").unwrap();
+        let diagnosed = sketch_adapters(12, 16).diagnose();
+        let (saved, now) = diagnosed.gain_of("operator_loop").unwrap();
         assert!((0.4..0.95).contains(&(saved / now)), "{saved} of {now} ms");
     }
 

@@ -4,16 +4,16 @@ use llmprof_record::trace::StrId;
 use llmprof_units::{Nanos, stats::upper_median};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::cause::{CauseKind, Place};
-use super::{Candidate, Scene};
-use crate::replay::{Edit, Work, WorkRow};
+use super::cause::{CauseKind, CausePlace};
+use super::{CauseCandidate, Scene};
+use crate::replay::{DeviceWork, Edit};
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_other_work(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let work = scene.graph.work();
     let foreign: Vec<usize> = (0..work.len())
-        .filter(|&index| !scene.graph.is_own_work(&work[index]))
+        .filter(|&index| !work[index].is_own)
         .collect();
-    let in_phase: Vec<&Work> = foreign
+    let in_phase: Vec<&DeviceWork> = foreign
         .iter()
         .map(|&index| &work[index])
         .filter(|work| {
@@ -34,25 +34,27 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         .map(|&index| (work[index].start, work[index].end()))
         .collect();
     intervals.sort_unstable();
+    // How much slower kernels are beside others is known from those alone, if at all.
+    let as_recorded = edit.clone();
     restore_durations(scene, &mut edit, &intervals);
     let streams: FxHashSet<u32> = in_phase.iter().map(|work| work.stream).collect();
     let time: i64 = in_phase.iter().map(|work| work.duration).sum();
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::OtherWork {
             streams: streams.len() as u64,
             kernels_ns: Nanos(scene.a_step(time)),
             longest: Some(scene.work_name(longest).to_owned()),
         },
-        place: Place::default(),
+        place: CausePlace::default(),
         count: in_phase.len() as u64,
         edit,
-        partial: None,
+        partial: Some(vec![as_recorded]),
     }]
 }
 
 /// Gives work that ran beside other work the duration of the same kernel alone.
 fn restore_durations(scene: &Scene<'_>, edit: &mut Edit, others: &[(i64, i64)]) {
-    let beside = |work: &Work| {
+    let beside = |work: &DeviceWork| {
         let after = others.partition_point(|other| other.0 < work.end());
         others[..after]
             .iter()
@@ -63,7 +65,7 @@ fn restore_durations(scene: &Scene<'_>, edit: &mut Edit, others: &[(i64, i64)]) 
     let mut alone: FxHashMap<(StrId, [u32; 3]), Vec<i64>> = FxHashMap::default();
     let mut all: FxHashMap<(StrId, [u32; 3]), i64> = FxHashMap::default();
     for (_, work) in scene.own_work() {
-        let Some(key) = key(scene, work) else {
+        let Some(key) = scene.kernel_key(work) else {
             continue;
         };
         let least = all.entry(key).or_insert(work.duration);
@@ -77,20 +79,10 @@ fn restore_durations(scene: &Scene<'_>, edit: &mut Edit, others: &[(i64, i64)]) 
         .filter_map(|(key, mut times)| Some((key, upper_median(&mut times)?)))
         .collect();
     for (index, work) in scene.own_work() {
-        let Some(key) = key(scene, work).filter(|_| beside(work)) else {
+        let Some(key) = scene.kernel_key(work).filter(|_| beside(work)) else {
             continue;
         };
         edit.set_duration(index, *alone.get(&key).unwrap_or(&all[&key]));
-    }
-}
-
-fn key(scene: &Scene<'_>, work: &Work) -> Option<(StrId, [u32; 3])> {
-    match work.row {
-        WorkRow::Kernel(row) => {
-            let kernels = &scene.trace.kernels;
-            Some((kernels.name[row as usize], kernels.grid[row as usize]))
-        }
-        _ => None,
     }
 }
 

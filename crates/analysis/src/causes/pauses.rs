@@ -1,11 +1,7 @@
 //! Long stretches of the program's own code between operators.
 
 use super::Scene;
-
-/// Pauses are at least this long: the Python code between two forward passes of transformers takes up to 0.15 ms.
-const PAUSE_MIN_NS: i64 = 200_000;
-/// And this many times the usual gap between operators.
-const PAUSE_MIN_GAPS: i64 = 10;
+use crate::thresholds::{PAUSE_MIN_GAPS, PAUSE_MIN_NS};
 
 pub(super) fn is_pause(scene: &Scene<'_>, segment: usize) -> bool {
     let least = PAUSE_MIN_NS.max(PAUSE_MIN_GAPS * scene.usual_gap);

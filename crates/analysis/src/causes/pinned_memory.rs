@@ -3,7 +3,7 @@
 use llmprof_units::Nanos;
 
 use super::cause::CauseKind;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
 
 /// Calls that page-lock host memory or release it; each walks its pages, 64 MiB take 1–2 ms.
@@ -31,7 +31,7 @@ pub(super) fn is_pinning(scene: &Scene<'_>, row: usize) -> bool {
     scene.api(row).is_some() && CALLS.contains(&name)
 }
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_pinned_memory(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let rows = scene.tops.iter().flat_map(|&top| scene.rows_in(top));
     let rows: Vec<usize> = rows.filter(|&row| is_pinning(scene, row)).collect();
     let duration = |row: &usize| scene.trace.hosts.duration[*row];
@@ -43,7 +43,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         scene.remove_host(&mut edit, row);
     }
     let time: i64 = rows.iter().map(duration).sum();
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::PinnedMemory {
             time_ns: Nanos(scene.a_step(time)),
         },

@@ -1,10 +1,11 @@
-//! Forward passes over the same positions one after another: sequences one by one, or the same pass twice.
+//! Forward passes one after another that one pass could replace: sequences one by one, the same pass twice, or guesses of a draft model
+//! verified one by one.
 
 use llmprof_record::run::RunPhase;
 
 use super::cause::CauseKind;
 use super::model_work::Forward;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
 
 /// Passes that one pass could replace.
@@ -15,17 +16,17 @@ struct Repeated {
     groups: Vec<std::ops::Range<usize>>,
 }
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
-    let Some(found) = repeated(scene) else {
+pub(super) fn find_repeated_passes(scene: &Scene<'_>) -> Vec<CauseCandidate> {
+    let Some(repeated) = read_repeated(scene) else {
         return Vec::new();
     };
     // A decode step reads the weights once for all sequences: one pass takes about as long as any. Where a prompt fills the device
     // its work stays.
     let drops_work = scene.phase == RunPhase::Decode;
     let (mut edit, mut kept) = (Edit::default(), Edit::default());
-    for group in &found.groups {
+    for group in &repeated.groups {
         for number in group.start + 1..group.end {
-            for &top in passed(scene, number) {
+            for &top in pass_operators(scene, number) {
                 let segments = scene.graph.segments_of_row(top);
                 let next = segments.end;
                 if drops_work {
@@ -41,22 +42,22 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             }
         }
     }
-    let first = scene.forwards[found.groups[0].start];
-    vec![Candidate {
+    let first = scene.forwards[repeated.groups[0].start];
+    vec![CauseCandidate {
         kind: CauseKind::RepeatedPasses {
-            passes: found.passes as u64,
+            passes: repeated.passes as u64,
             sequences: first.sequences as u64,
             tokens: first.tokens as u64,
         },
         place: scene.place(first.row),
-        count: found.groups.len() as u64,
+        count: repeated.groups.len() as u64,
         edit,
-        partial: drops_work.then_some(kept),
+        partial: drops_work.then(|| vec![kept]),
     }]
 }
 
 /// Outermost operators of a pass: up to the next one's lookup.
-fn passed<'s>(scene: &'s Scene<'_>, number: usize) -> &'s [usize] {
+fn pass_operators<'s>(scene: &'s Scene<'_>, number: usize) -> &'s [usize] {
     let begin = scene.forwards[number].row;
     let end = scene
         .forwards
@@ -78,12 +79,42 @@ fn passed<'s>(scene: &'s Scene<'_>, number: usize) -> &'s [usize] {
 
 /// Whether the passes of a prompt are of separate sequences rather than chunks of one prompt.
 pub(super) fn are_separate_prompts(scene: &Scene<'_>) -> bool {
-    scene.phase == RunPhase::Prefill && repeated(scene).is_some()
+    scene.phase == RunPhase::Prefill && read_repeated(scene).is_some()
 }
 
-fn repeated(scene: &Scene<'_>) -> Option<Repeated> {
+/// Runs of passes of one token by the larger of two models, each after about as many of the smaller one: its guesses are known, so
+/// that one pass could verify them.
+fn verified_one_by_one(scene: &Scene<'_>) -> Option<Repeated> {
+    let forwards = &scene.forwards;
+    let target = forwards.iter().map(|forward| forward.hidden).max()?;
+    let is_decode = scene.phase == RunPhase::Decode;
+    if !is_decode || forwards.iter().any(|forward| forward.tokens != 1) {
+        return None;
+    }
+    let runs: Vec<&[Forward]> = forwards.chunk_by(|a, b| a.hidden == b.hidden).collect();
+    let mut start = 0;
+    let mut groups = Vec::new();
+    for (place, run) in runs.iter().enumerate() {
+        if run[0].hidden == target {
+            let guesses = place.checked_sub(1).map_or(0, |before| runs[before].len());
+            if run.len() < 2 || guesses < 2 || guesses.abs_diff(run.len()) > 1 {
+                return None;
+            }
+            groups.push(start..start + run.len());
+        }
+        start += run.len();
+    }
+    let passes = groups.iter().map(std::ops::Range::len).min()?;
+    (groups.len() > 1).then_some(Repeated { passes, groups })
+}
+
+fn read_repeated(scene: &Scene<'_>) -> Option<Repeated> {
+    verified_one_by_one(scene).or_else(|| repeated_positions(scene))
+}
+
+fn repeated_positions(scene: &Scene<'_>) -> Option<Repeated> {
     let keys: Vec<(Forward, i64)> = (0..scene.forwards.len())
-        .map(|number| Some((scene.forwards[number], attended(scene, number)?)))
+        .map(|number| Some((scene.forwards[number], attended_positions(scene, number)?)))
         .collect::<Option<_>>()?;
     // Passes of two windows may be of requests that came one after another.
     let window = |forward: &Forward| {
@@ -104,7 +135,7 @@ fn repeated(scene: &Scene<'_>) -> Option<Repeated> {
             start = number;
         }
     }
-    let is_prompt = scene.phase == RunPhase::Prefill;
+    let is_prompt = scene.phase != RunPhase::Decode;
     // A prompt in chunks attends to more with each; in a cache of fixed size all steps of decode look alike.
     let is_new = |key: &(Forward, i64)| key.0.tokens == key.1;
     let passes = groups.iter().map(std::ops::Range::len).min()?;
@@ -118,8 +149,8 @@ fn repeated(scene: &Scene<'_>) -> Option<Repeated> {
 }
 
 /// Positions that the first attention of a pass attends to.
-fn attended(scene: &Scene<'_>, number: usize) -> Option<i64> {
-    passed(scene, number)
+fn attended_positions(scene: &Scene<'_>, number: usize) -> Option<i64> {
+    pass_operators(scene, number)
         .iter()
         .flat_map(|&top| scene.rows_in(top))
         .find_map(|row| {
@@ -168,6 +199,32 @@ mod tests {
         assert!((0.4..0.55).contains(&(saved / now)), "{saved} of {now} ms");
     }
 
+    /// Rounds of three guesses of a model of this width, and of so many passes of one of 2048.
+    fn sketch_rounds(draft: i64, verified: i64) -> Sketch {
+        let mut sketch = Sketch::default();
+        for round in 0..3 {
+            for guess in 0..3 {
+                sketch.look_up(1, 1, 32_000, draft);
+                sketch.matrix_product(1, draft, draft, 5);
+                sketch.matrix_product(1, draft, 32_000, 5 + guess);
+            }
+            for keys in 0..verified {
+                pass(&mut sketch, 1, 100 + 3 * round + keys);
+            }
+        }
+        sketch
+    }
+
+    #[test]
+    fn guesses_verified_one_by_one_are_a_cause() {
+        let diagnosed = sketch_rounds(512, 3).diagnose();
+        let (saved, now) = diagnosed.gain_of("repeated_passes").unwrap();
+        assert!((0.4..0.65).contains(&(saved / now)), "{saved} of {now} ms");
+        for other in [sketch_rounds(512, 1), sketch_rounds(2048, 3)] {
+            assert_eq!(other.diagnose().gain_of("repeated_passes"), None);
+        }
+    }
+
     #[test]
     fn one_pass_at_each_position_is_none() {
         let mut sketch = Sketch::default();
@@ -183,9 +240,9 @@ mod tests {
         for _ in 0..6 {
             pass(&mut sketch, 256, 256);
         }
-        let found = sketch.diagnose();
-        assert!(found.gain_of("repeated_passes").is_some());
-        assert_eq!(found.gain_of("small_chunks"), None);
+        let diagnosed = sketch.diagnose();
+        assert!(diagnosed.gain_of("repeated_passes").is_some());
+        assert_eq!(diagnosed.gain_of("small_chunks"), None);
     }
 
     #[test]
@@ -194,8 +251,8 @@ mod tests {
         for chunk in 1..=6 {
             pass(&mut sketch, 128, 128 * chunk);
         }
-        let found = sketch.diagnose();
-        assert_eq!(found.gain_of("repeated_passes"), None);
-        assert!(found.gain_of("small_chunks").is_some());
+        let diagnosed = sketch.diagnose();
+        assert_eq!(diagnosed.gain_of("repeated_passes"), None);
+        assert!(diagnosed.gain_of("small_chunks").is_some());
     }
 }

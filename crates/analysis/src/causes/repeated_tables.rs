@@ -1,33 +1,28 @@
 //! Tables that depend on positions alone (rotary embedding, masks), computed again in each layer of a pass.
 
+use crate::thresholds::{TABLE_AFTER_CHOICE_MAX_OPERATORS, TABLE_LAUNCHES_MIN, TABLE_RUNS_MIN};
 use llmprof_record::trace::StrId;
 use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 
-use super::cause::{CauseKind, Place};
-use super::{Candidate, Scene};
+use super::cause::{CauseKind, CausePlace};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
 
 /// Such a run begins with numbers that depend on nothing.
 const BEGINS: &str = "aten::arange";
-/// Kernels that a run launches, at least: one or two are not worth a table.
-const LAUNCHES_MIN: usize = 3;
-/// Runs alike in one pass: a model may have a table for each of a few kinds of layers.
-const RUNS_MIN: usize = 4;
 
 /// Operators whose result depends on what tokens contain…
 const CHOICES: [&str; 3] = ["aten::topk", "aten::sort", "aten::argmax"];
-/// …this many operators before a run, or fewer.
-const CHOICE_WITHIN: usize = 8;
 
 /// A run: places among the outermost operators.
 type Run = std::ops::Range<usize>;
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_repeated_tables(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let mut edit = Edit::default();
     let (mut count, mut time) = (0, 0);
     let mut first = None;
-    for runs in repeated(scene) {
+    for runs in equal_runs(scene) {
         first.get_or_insert(runs[0].clone());
         // The first of a pass stays.
         for run in &runs[1..] {
@@ -41,13 +36,13 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let Some(first) = first else {
         return Vec::new();
     };
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::RepeatedTables {
             operators: first.len() as u64,
             last: scene.name(scene.tops[first.end - 1]).to_owned(),
             time_ns: Nanos(scene.a_step(time)),
         },
-        place: Place::default(),
+        place: CausePlace::default(),
         count,
         edit,
         partial: None,
@@ -55,7 +50,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
 }
 
 /// For each pass the runs of the same operators on the same shapes.
-fn repeated(scene: &Scene<'_>) -> Vec<Vec<Run>> {
+fn equal_runs(scene: &Scene<'_>) -> Vec<Vec<Run>> {
     type Key<'s> = (usize, Vec<(StrId, Vec<&'s [i64]>)>);
     let mut by_kind: FxHashMap<Key<'_>, Vec<Run>> = FxHashMap::default();
     let names = &scene.trace.hosts.name;
@@ -81,7 +76,7 @@ fn repeated(scene: &Scene<'_>) -> Vec<Vec<Run>> {
     let is_worth = |runs: &Vec<Run>| {
         let tops = &scene.tops[runs[0].clone()];
         let launching = tops.iter().filter(|&&top| !scene.work_of(top).is_empty());
-        runs.len() >= RUNS_MIN && launching.count() >= LAUNCHES_MIN
+        runs.len() >= TABLE_RUNS_MIN && launching.count() >= TABLE_LAUNCHES_MIN
     };
     let mut repeated: Vec<Vec<Run>> = by_kind.into_values().filter(is_worth).collect();
     repeated.sort_by_key(|runs| runs[0].start);
@@ -90,7 +85,10 @@ fn repeated(scene: &Scene<'_>) -> Vec<Vec<Run>> {
 
 /// Whether tokens have just chosen experts: what follows compares numbers of experts with what was chosen.
 fn follows_choice(scene: &Scene<'_>, start: usize) -> bool {
-    let mut before = scene.tops[..start].iter().rev().take(CHOICE_WITHIN);
+    let mut before = scene.tops[..start]
+        .iter()
+        .rev()
+        .take(TABLE_AFTER_CHOICE_MAX_OPERATORS);
     before.any(|&top| CHOICES.contains(&scene.name(top)))
 }
 

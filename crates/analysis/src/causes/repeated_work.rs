@@ -1,6 +1,7 @@
 //! GEMMs over many rows in every decode step, as in the prompt pass: an encoder that runs again, keys and values of
 //! cross-attention that are not kept.
 
+use crate::thresholds::{REPEATED_ROWS_MIN_RATIO, REPEATED_WORK_MIN_STEPS, WEIGHT_DIM_MIN};
 use std::ops::Range;
 
 use llmprof_record::run::RunPhase;
@@ -9,14 +10,8 @@ use rustc_hash::FxHashMap;
 
 use super::cause::CauseKind;
 use super::model_work::Gemm;
-use super::shapes::WEIGHT_DIM_MIN;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
-
-/// Rows of such a GEMM ÷ those of the new tokens, at least: speculative decoding checks up to 16 tokens of a sequence at once.
-pub(super) const ROWS_MIN_RATIO: i64 = 32;
-/// Steps that must repeat it where no prompt pass is recorded.
-const STEPS_MIN: u64 = 3;
 
 type Shape = (i64, i64, i64);
 
@@ -24,47 +19,47 @@ fn shape_of(gemm: &Gemm) -> Shape {
     (gemm.m, gemm.n, gemm.k)
 }
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_repeated_work(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     if scene.phase != RunPhase::Decode || scene.steps < 2 {
         return Vec::new();
     }
-    let found = repeated_runs(scene);
-    let Some(first) = found.first() else {
+    let runs = repeated_runs(scene);
+    let Some(first) = runs.first() else {
         return Vec::new();
     };
     let rows = first.iter().map(|gemm| gemm.m).max().unwrap_or(0);
     let place = scene.place(first[0].row);
     let mut edit = Edit::default();
     let (mut gemms, mut time) = (0, 0);
-    for run in &found {
+    for run in &runs {
         gemms += run.len() as u64;
         for &top in &scene.tops[tops_of(scene, run)] {
             time += scene.device_ns(top);
             scene.remove(&mut edit, top);
         }
     }
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::RepeatedWork {
             rows: rows as u64,
             gemms: gemms / scene.steps,
             kernels_ns: Nanos(scene.a_step(time)),
         },
         place,
-        count: found.len() as u64,
+        count: runs.len() as u64,
         edit,
         partial: None,
     }]
 }
 
 /// GEMMs with weights one after another, those over many rows apart from those over the new tokens.
-fn runs<'s>(scene: &'s Scene<'_>) -> Vec<(bool, Vec<&'s Gemm>)> {
+fn weight_gemm_runs<'s>(scene: &'s Scene<'_>) -> Vec<(bool, Vec<&'s Gemm>)> {
     let is_weight =
         |gemm: &&Gemm| gemm.groups == 1 && gemm.n >= WEIGHT_DIM_MIN && gemm.k >= WEIGHT_DIM_MIN;
     let gemms = scene.gemms.iter().filter(is_weight);
     let new_rows = gemms.clone().map(|gemm| gemm.m).min().unwrap_or(1).max(1);
     let mut runs: Vec<(bool, Vec<&Gemm>)> = Vec::new();
     for gemm in gemms {
-        let is_large = gemm.m >= ROWS_MIN_RATIO.saturating_mul(new_rows);
+        let is_large = gemm.m >= REPEATED_ROWS_MIN_RATIO.saturating_mul(new_rows);
         match runs.last_mut() {
             Some((of_large, run)) if *of_large == is_large => run.push(gemm),
             _ => runs.push((is_large, vec![gemm])),
@@ -75,7 +70,7 @@ fn runs<'s>(scene: &'s Scene<'_>) -> Vec<(bool, Vec<&'s Gemm>)> {
 
 /// Runs over many rows that are the same in every step.
 fn repeated_runs<'s>(scene: &'s Scene<'_>) -> Vec<Vec<&'s Gemm>> {
-    let runs = runs(scene);
+    let runs = weight_gemm_runs(scene);
     let weights =
         |run: &[&Gemm]| -> Vec<(i64, i64)> { run.iter().map(|gemm| (gemm.n, gemm.k)).collect() };
     let shapes = |run: &[&Gemm]| -> Vec<Shape> { run.iter().map(|gemm| shape_of(gemm)).collect() };
@@ -94,9 +89,9 @@ fn repeated_runs<'s>(scene: &'s Scene<'_>) -> Vec<Vec<&'s Gemm>> {
         let count = counts[&shapes(run)];
         // A step that begins with the lookup of its token ends with an encoder that belongs to the next: the last has none.
         let is_in_each = count.is_multiple_of(scene.steps)
-            || (scene.steps >= STEPS_MIN && count + 1 == scene.steps);
+            || (scene.steps >= REPEATED_WORK_MIN_STEPS && count + 1 == scene.steps);
         is_in_each
-            && (is_in_prompt || (prompt.is_empty() && scene.steps >= STEPS_MIN))
+            && (is_in_prompt || (prompt.is_empty() && scene.steps >= REPEATED_WORK_MIN_STEPS))
             // The same weights as for the new tokens: prompts of other sequences.
             && !of_new_tokens.contains(&weights(run))
     };
@@ -165,24 +160,24 @@ mod tests {
     fn an_encoder_that_runs_in_every_step_is_a_cause() {
         // That of the first step may lie before its phase.
         for encoded in [4, 3] {
-            let found = sketch_steps(&[(1024, 1024), (1024, 1024)], encoded).diagnose();
-            let (saved, now) = found.gain_of("repeated_work").unwrap();
+            let diagnosed = sketch_steps(&[(1024, 1024), (1024, 1024)], encoded).diagnose();
+            let (saved, now) = diagnosed.gain_of("repeated_work").unwrap();
             assert!((0.5..0.85).contains(&(saved / now)), "{saved} of {now} ms");
         }
     }
 
     #[test]
     fn an_encoder_of_some_steps_is_none() {
-        let found = sketch_steps(&[(1024, 1024), (1024, 1024)], 2).diagnose();
-        assert_eq!(found.gain_of("repeated_work"), None);
+        let diagnosed = sketch_steps(&[(1024, 1024), (1024, 1024)], 2).diagnose();
+        assert_eq!(diagnosed.gain_of("repeated_work"), None);
     }
 
     #[test]
     fn prompts_of_other_sequences_and_no_encoder_are_none() {
         let prompts = [(1024, 3072), (1024, 1024), (1024, 3072), (1024, 1024)];
         for shapes in [prompts.as_slice(), &[]] {
-            let found = sketch_steps(shapes, 4).diagnose();
-            assert_eq!(found.gain_of("repeated_work"), None, "{shapes:?}");
+            let diagnosed = sketch_steps(shapes, 4).diagnose();
+            assert_eq!(diagnosed.gain_of("repeated_work"), None, "{shapes:?}");
         }
     }
 }

@@ -1,6 +1,8 @@
 //! One phase of a trace as causes see it.
 
+use crate::thresholds::OPERATOR_GAP_MAX_RATIO;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use llmprof_record::kernel_name::{Category, classify};
 use llmprof_record::run::RunPhase;
@@ -8,87 +10,112 @@ use llmprof_record::trace::{HostKind, StrId, Trace};
 use llmprof_theory::device::Device;
 use llmprof_units::stats::upper_median;
 use rustc_hash::FxHashMap;
-use std::cell::RefCell;
 
-use super::cause::Place;
-use super::model_work::{Forward, Gemm, Shapes};
-use super::subject::Subject;
-use crate::replay::{Api, Edit, Graph, Window, Work, WorkRow};
+use super::cause::CausePlace;
+use super::model_work::{Forward, Gemm, ModelShapes};
+use super::subject::ProgramFacts;
+use crate::replay::{CallEffect, DeviceRow, DeviceWork, Edit, Graph, HostWindow, is_op_or_call};
 use crate::timeline::launches::is_api;
-
-/// Gaps up to this many times the usual one count as the Python code around an operator that is removed.
-const GAP_OF_OPERATOR: i64 = 3;
 
 pub(crate) struct Scene<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) graph: &'a Graph,
     pub(crate) phase: RunPhase,
-    pub(crate) windows: &'a [Window],
-    /// At least 1.
+    pub(crate) windows: &'a [HostWindow],
+    /// Steps of the windows, at least 1.
     pub(crate) steps: u64,
+    /// Steps of the whole phase, which may have more windows.
+    pub(crate) all_steps: u64,
     pub(crate) device: Option<&'a Device>,
-    pub(crate) subject: &'a Subject,
+    pub(crate) subject: &'a ProgramFacts,
     /// Segments in which graphs are captured, in order: only `graph_captures` looks at them.
     pub(crate) captures: Vec<Range<usize>>,
     /// Outermost operators and API calls of the program's thread in the phase, in order of time.
     pub(crate) tops: Vec<usize>,
     pub(crate) forwards: Vec<Forward>,
     pub(crate) gemms: Vec<Gemm>,
-    /// Of all phases together.
-    pub(crate) shapes: Shapes,
+    /// Shapes that all phases of the trace show together.
+    pub(crate) shapes: ModelShapes,
     /// Lengths of the pauses of all phases together.
     pub(crate) pauses: Vec<i64>,
-    /// Median gap between them.
+    /// Median gap between outermost operators, ns.
     pub(crate) usual_gap: i64,
-    categories: RefCell<FxHashMap<StrId, Category>>,
+    /// Device work of the program in the phase.
+    own_work: Vec<u32>,
+    /// Whether the thread loses its CPU; several searches ask.
+    pub(super) is_contended: OnceLock<bool>,
+    names: &'a NameTable<'a>,
+}
+
+/// The strings of a trace, each read once, and the categories of the kernels of its graph.
+pub(super) struct NameTable<'a> {
+    texts: Vec<&'a str>,
+    categories: FxHashMap<StrId, Category>,
+}
+
+impl<'a> NameTable<'a> {
+    pub(super) fn of_graph(trace: &'a Trace, graph: &Graph) -> Self {
+        Self {
+            texts: trace.strings.iter().collect(),
+            categories: classify_kernels(trace, graph),
+        }
+    }
+
+    fn text_of(&self, name: StrId) -> &'a str {
+        self.texts.get(name.0 as usize).copied().unwrap_or_default()
+    }
+}
+
+fn classify_kernels(trace: &Trace, graph: &Graph) -> FxHashMap<StrId, Category> {
+    let mut categories = FxHashMap::default();
+    for work in graph.work() {
+        if let DeviceRow::Kernel(row) = work.row {
+            let name = trace.kernels.name[row as usize];
+            let read = || classify(trace.text(name)).category;
+            categories.entry(name).or_insert_with(read);
+        }
+    }
+    categories
 }
 
 impl<'a> Scene<'a> {
-    /// A scene without what [`open_scene`](super::open_scene) finds in it.
-    pub(super) fn bare(
+    /// A scene before [`open_scene`](super::open_scene) adds operators, GEMMs and passes.
+    pub(super) fn without_operators(
         trace: &'a Trace,
         graph: &'a Graph,
         phase: RunPhase,
-        windows: &'a [Window],
+        windows: &'a [HostWindow],
         device: Option<&'a Device>,
-        subject: &'a Subject,
+        subject: &'a ProgramFacts,
+        names: &'a NameTable<'a>,
     ) -> Self {
+        let own_work = own_work(graph, windows);
         Self {
             trace,
             graph,
             phase,
             windows,
             steps: 1,
+            all_steps: 1,
             device,
             subject,
             captures: Vec::new(),
             tops: Vec::new(),
             forwards: Vec::new(),
             gemms: Vec::new(),
-            shapes: Shapes::default(),
+            shapes: ModelShapes::default(),
             pauses: Vec::new(),
             usual_gap: 0,
-            categories: RefCell::default(),
+            own_work,
+            is_contended: OnceLock::new(),
+            names,
         }
     }
 
-    pub(super) fn outermost(&self) -> Vec<usize> {
+    pub(super) fn outermost_rows(&self) -> Vec<usize> {
         let mut tops = Vec::new();
         for segment in self.segments() {
-            let Some(mut row) = self.graph.row_of_segment(segment) else {
-                continue;
-            };
-            let mut top = None;
-            loop {
-                if self.is_op_or_call(row) {
-                    top = Some(row);
-                }
-                match self.graph.parent_row(row) {
-                    Some(parent) => row = parent,
-                    None => break,
-                }
-            }
-            if let Some(top) = top
+            if let Some(top) = self.top_of(segment)
                 && tops.last() != Some(&top)
             {
                 tops.push(top);
@@ -102,8 +129,7 @@ impl<'a> Scene<'a> {
     }
 
     pub(crate) fn is_op_or_call(&self, row: usize) -> bool {
-        let kind = self.trace.hosts.kind[row];
-        kind == HostKind::OPERATOR || is_api(kind)
+        is_op_or_call(self.trace.hosts.kind[row])
     }
 
     /// Segments of the program's thread in the phase, without those in which graphs are captured.
@@ -123,14 +149,7 @@ impl<'a> Scene<'a> {
 
     /// Whether no operator and no API call runs in a segment: code of the program itself.
     pub(crate) fn is_code(&self, segment: usize) -> bool {
-        let mut row = self.graph.row_of_segment(segment);
-        while let Some(inner) = row {
-            if self.is_op_or_call(inner) {
-                return false;
-            }
-            row = self.graph.parent_row(inner);
-        }
-        true
+        self.top_of(segment).is_none()
     }
 
     pub(super) fn median_gap(&self) -> i64 {
@@ -140,24 +159,17 @@ impl<'a> Scene<'a> {
     }
 
     pub(crate) fn name(&self, row: usize) -> &'a str {
-        self.trace.text(self.trace.hosts.name[row])
+        self.names.text_of(self.trace.hosts.name[row])
     }
 
-    pub(crate) fn api(&self, row: usize) -> Option<Api> {
-        is_api(self.trace.hosts.kind[row]).then(|| Api::of(self.name(row)))
+    pub(crate) fn api(&self, row: usize) -> Option<CallEffect> {
+        let hosts = &self.trace.hosts;
+        is_api(hosts.kind[row]).then(|| self.graph.api_of(self.trace, hosts.name[row]))
     }
 
     /// The outermost operator or call around a segment.
     pub(crate) fn top_of(&self, segment: usize) -> Option<usize> {
-        let mut row = self.graph.row_of_segment(segment);
-        let mut top = None;
-        while let Some(inner) = row {
-            if self.is_op_or_call(inner) {
-                top = Some(inner);
-            }
-            row = self.graph.parent_row(inner);
-        }
-        top
+        self.graph.top_of_segment(segment)
     }
 
     /// The outermost operator that holds a row.
@@ -207,34 +219,35 @@ impl<'a> Scene<'a> {
     }
 
     /// Device work of the program in the phase.
-    pub(crate) fn own_work(&self) -> impl Iterator<Item = (usize, &Work)> + '_ {
-        let work = self.graph.work().iter().enumerate();
-        work.filter(|(_, work)| self.graph.is_own_work(work) && self.is_in_phase(work))
+    pub(crate) fn own_work(&self) -> impl Iterator<Item = (usize, &DeviceWork)> + '_ {
+        let work = self.graph.work();
+        let own = self.own_work.iter();
+        own.map(move |&index| (index as usize, &work[index as usize]))
     }
 
-    pub(crate) fn is_in_phase(&self, work: &Work) -> bool {
-        let launched = self.graph.segment_start(work.segment as usize);
-        let mut windows = self.windows.iter();
-        windows.any(|window| window.start <= launched && launched < window.end)
-    }
-
-    pub(crate) fn category(&self, work: &Work) -> Category {
+    pub(crate) fn category(&self, work: &DeviceWork) -> Category {
         let name = match work.row {
-            WorkRow::Kernel(row) => self.trace.kernels.name[row as usize],
-            WorkRow::Copy(_) => return Category::Copy,
-            WorkRow::Memset(_) => return Category::Memset,
+            DeviceRow::Kernel(row) => self.trace.kernels.name[row as usize],
+            DeviceRow::Copy(_) => return Category::Copy,
+            DeviceRow::Memset(_) => return Category::Memset,
         };
-        let mut known = self.categories.borrow_mut();
-        *known
-            .entry(name)
-            .or_insert_with(|| classify(self.trace.text(name)).category)
+        self.names.categories[&name]
     }
 
-    pub(crate) fn work_name(&self, work: &Work) -> &'a str {
-        self.trace.text(match work.row {
-            WorkRow::Kernel(row) => self.trace.kernels.name[row as usize],
-            WorkRow::Copy(row) => self.trace.copies.name[row as usize],
-            WorkRow::Memset(row) => self.trace.memsets.name[row as usize],
+    /// Name and grid of a kernel, which kernels of the same work have in common.
+    pub(crate) fn kernel_key(&self, work: &DeviceWork) -> Option<(StrId, [u32; 3])> {
+        let DeviceRow::Kernel(row) = work.row else {
+            return None;
+        };
+        let kernels = &self.trace.kernels;
+        Some((kernels.name[row as usize], kernels.grid[row as usize]))
+    }
+
+    pub(crate) fn work_name(&self, work: &DeviceWork) -> &'a str {
+        self.names.text_of(match work.row {
+            DeviceRow::Kernel(row) => self.trace.kernels.name[row as usize],
+            DeviceRow::Copy(row) => self.trace.copies.name[row as usize],
+            DeviceRow::Memset(row) => self.trace.memsets.name[row as usize],
         })
     }
 
@@ -250,7 +263,7 @@ impl<'a> Scene<'a> {
         let next = segments.end;
         if next < self.graph.segment_count() && self.is_code(next) {
             let gap = self.graph.segment_duration(next);
-            if gap <= GAP_OF_OPERATOR * self.usual_gap {
+            if gap <= OPERATOR_GAP_MAX_RATIO * self.usual_gap {
                 edit.limit_segment(next, 0);
             }
         }
@@ -269,7 +282,7 @@ impl<'a> Scene<'a> {
         let arguments = inputs.arguments(self.trace.hosts.inputs[row]);
         arguments
             .flat_map(|argument| {
-                let dtype = self.trace.text(argument.dtype());
+                let dtype = self.names.text_of(argument.dtype());
                 let tensors = argument.tensors();
                 tensors.map(move |tensor| (tensor.dims, dtype))
             })
@@ -277,8 +290,8 @@ impl<'a> Scene<'a> {
     }
 
     /// Where a row stands in the program.
-    pub(crate) fn place(&self, row: usize) -> Place {
-        let mut place = Place::default();
+    pub(crate) fn place(&self, row: usize) -> CausePlace {
+        let mut place = CausePlace::default();
         if self.trace.hosts.kind[row] == HostKind::OPERATOR {
             place.operator = Some(self.name(row).to_owned());
         }
@@ -307,7 +320,20 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// `[4, 16, 1, 128]`.
+/// Work that the program launched in sorted, disjoint windows.
+fn own_work(graph: &Graph, windows: &[HostWindow]) -> Vec<u32> {
+    let is_in_phase = |work: &DeviceWork| {
+        let launched = graph.segment_start(work.segment as usize);
+        let after = windows.partition_point(|window| window.start <= launched);
+        after > 0 && launched < windows[after - 1].end
+    };
+    let work = graph.work().iter().enumerate();
+    work.filter(|(_, work)| work.is_own && is_in_phase(work))
+        .map(|(index, _)| index as u32)
+        .collect()
+}
+
+/// Dimensions as text: `[4, 16, 1, 128]`.
 pub(crate) fn shape_text(dims: &[i64]) -> String {
     let dims: Vec<String> = dims.iter().map(ToString::to_string).collect();
     format!("[{}]", dims.join(", "))

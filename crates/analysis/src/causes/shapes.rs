@@ -1,18 +1,17 @@
 //! What all phases of a trace together show of the model: kernels of a graph have no shapes of their own.
 
+use crate::thresholds::WEIGHT_DIM_MIN;
 use llmprof_record::run::RunPhase;
 
-use super::model_work::{FixedCache, Shapes};
+use super::gemm_format::wide_gemms;
+use super::model_work::{FixedCache, ModelShapes};
 use super::scene::Scene;
-
-/// Smaller matrices than this in either dimension are not taken for weights.
-pub(super) const WEIGHT_DIM_MIN: i64 = 256;
 
 /// Operators that write new tokens into a KV cache of fixed size; their first tensor is the cache.
 const CACHE_WRITES: &[&str] = &["aten::index_put_", "aten::index_copy_", "aten::scatter_"];
 
-pub(super) fn shapes(scenes: &[Scene<'_>]) -> Shapes {
-    let mut shapes = Shapes::default();
+pub(super) fn read_shapes(scenes: &[Scene<'_>]) -> ModelShapes {
+    let mut shapes = ModelShapes::default();
     let gemms = scenes.iter().flat_map(|scene| &scene.gemms);
     for gemm in gemms.filter(|gemm| gemm.groups == 1) {
         shapes.widest = shapes.widest.max(gemm.n);
@@ -26,6 +25,7 @@ pub(super) fn shapes(scenes: &[Scene<'_>]) -> Shapes {
     let grouped = grouped
         .filter(|gemm| gemm.groups > 1 && gemm.n >= WEIGHT_DIM_MIN && gemm.k >= WEIGHT_DIM_MIN);
     shapes.grouped_weights = grouped.map(|gemm| (gemm.groups, gemm.n, gemm.k)).collect();
+    shapes.wide_gemms = wide_gemms(scenes);
     let prompts = scenes
         .iter()
         .filter(|scene| scene.phase == RunPhase::Prefill);
@@ -35,13 +35,15 @@ pub(super) fn shapes(scenes: &[Scene<'_>]) -> Shapes {
         shapes.sequences = shapes.sequences.max(forward.sequences);
         shapes.hidden = shapes.hidden.max(forward.hidden);
     }
-    shapes.tokens = tokens(scenes, shapes.sequences);
-    shapes.cache = scenes.iter().find_map(|scene| cache(scene, shapes.tokens));
+    shapes.tokens = context_tokens(scenes, shapes.sequences);
+    shapes.cache = scenes
+        .iter()
+        .find_map(|scene| fixed_cache(scene, shapes.tokens));
     shapes
 }
 
 /// Tokens of a prompt and of the steps after it. GEMMs show tokens that no embedding lookup does (images).
-fn tokens(scenes: &[Scene<'_>], sequences: i64) -> i64 {
+fn context_tokens(scenes: &[Scene<'_>], sequences: i64) -> i64 {
     let prompts = scenes
         .iter()
         .filter(|scene| scene.phase == RunPhase::Prefill);
@@ -57,7 +59,7 @@ fn tokens(scenes: &[Scene<'_>], sequences: i64) -> i64 {
     let steps: u64 = scenes
         .iter()
         .filter(|scene| scene.phase == RunPhase::Decode)
-        .map(|scene| scene.steps)
+        .map(|scene| scene.all_steps)
         .sum();
     if prompt == 0 {
         0
@@ -66,7 +68,7 @@ fn tokens(scenes: &[Scene<'_>], sequences: i64) -> i64 {
     }
 }
 
-fn cache(scene: &Scene<'_>, tokens: i64) -> Option<FixedCache> {
+fn fixed_cache(scene: &Scene<'_>, tokens: i64) -> Option<FixedCache> {
     let rows = scene.tops.iter().flat_map(|&top| scene.rows_in(top));
     rows.filter(|&row| CACHE_WRITES.contains(&scene.name(row)))
         .find_map(|row| {

@@ -3,12 +3,12 @@
 use llmprof_record::run::RunPhase;
 use llmprof_record::trace::{
     AutogradSequence, Copy, CopyKind, Host, HostKind, HostSample, HostWait, Kernel, MemoryKind,
-    RawInputs, ThreadId, TraceBuilder,
+    Range, RangeKind, RawInputs, ThreadId, TraceBuilder,
 };
 use llmprof_theory::device::Catalog;
 
-use super::{Cause, PhaseInput, Purpose, Subject, diagnose};
-use crate::replay::{PhaseWindows, Window};
+use super::{Cause, Diagnosis, PhaseInput, ProgramFacts, ProgramPurpose, diagnose};
+use crate::replay::{HostWindow, PhaseWindows};
 
 /// From the begin of a launch call to that of its kernel.
 const LATENCY_NS: i64 = 6_000;
@@ -27,7 +27,9 @@ pub(crate) struct Sketch {
     correlation: u32,
     phase: RunPhase,
     /// Blocks of kernels from here on.
-    pub(crate) grid: u32,
+    pub(crate) grid: [u32; 3],
+    /// Device of kernels from here on.
+    pub(crate) device: u32,
     /// Where the prompt ends that `with_prompt` draws.
     prompt_end: Option<i64>,
     /// Plain values of operators from here on, as JSON.
@@ -36,10 +38,13 @@ pub(crate) struct Sketch {
     other_end: i64,
     /// Whether launch calls return when their kernels have ended.
     pub(crate) is_blocking: bool,
-    pub(crate) purpose: Purpose,
-    /// Steps of the phase.
+    pub(crate) purpose: ProgramPurpose,
     pub(crate) steps: u64,
     autograd_nodes: u64,
+    /// Where windows of the phase end; none where it is one.
+    window_ends: Vec<i64>,
+    /// What another process keeps the next kernel waiting for.
+    interruption: i64,
 }
 
 impl Default for Sketch {
@@ -54,14 +59,17 @@ impl Default for Sketch {
             stream_end: 0,
             correlation: 0,
             phase: RunPhase::Decode,
-            grid: 1,
+            grid: [264, 1, 1],
+            device: 0,
             prompt_end: None,
             values: None,
             other_end: 0,
             is_blocking: false,
-            purpose: Purpose::GeneratesText,
+            purpose: ProgramPurpose::GeneratesText,
             steps: 1,
             autograd_nodes: 0,
+            window_ends: Vec::new(),
+            interruption: 0,
         }
     }
 }
@@ -74,7 +82,7 @@ impl Sketch {
         }
     }
 
-    fn host(
+    fn push_host(
         &mut self,
         kind: HostKind,
         name: &str,
@@ -95,20 +103,68 @@ impl Sketch {
         self.hosts.len() - 1
     }
 
+    pub(crate) fn end_window(&mut self) {
+        self.window_ends.push(self.clock);
+    }
+
+    /// A range of the program around what `draw` draws.
+    pub(crate) fn range(&mut self, name: &str, draw: impl FnOnce(&mut Self)) {
+        let start = self.clock;
+        draw(self);
+        let range = Range {
+            start,
+            duration: self.clock - start,
+            name: self.builder.intern(name),
+            thread: self.thread,
+            kind: RangeKind::ANNOTATION,
+            ..Range::default()
+        };
+        self.builder.ranges.push(range);
+    }
+
     /// Time in which nothing is recorded.
     pub(crate) fn pause(&mut self, us: i64) {
         self.clock += 1_000 * us;
     }
 
     pub(crate) fn call(&mut self, name: &str, us: i64) {
-        self.host(HostKind::RUNTIME, name, self.clock, 1_000 * us, 0);
+        self.push_host(HostKind::RUNTIME, name, self.clock, 1_000 * us, 0);
         self.clock += 1_000 * us;
         self.pause(2);
     }
 
+    /// Another process has the device for so long when the next kernel is ready.
+    pub(crate) fn interrupt(&mut self, us: i64) {
+        self.interruption = 1_000 * us;
+    }
+
+    /// A kernel of the program on another stream, beside what comes next.
+    pub(crate) fn beside(&mut self, us: i64) {
+        let (clock, correlation) = (self.clock, self.correlation + 1);
+        self.correlation = correlation;
+        self.push_host(
+            HostKind::RUNTIME,
+            "cudaLaunchKernel",
+            clock,
+            CALL_NS,
+            correlation,
+        );
+        let kernel = Kernel {
+            start: clock + LATENCY_NS,
+            duration: 1_000 * us,
+            name: self.builder.intern("beside"),
+            stream: STREAM + 1,
+            correlation,
+            grid: self.grid,
+            ..Kernel::default()
+        };
+        self.builder.kernels.push(kernel);
+        self.clock += CALL_NS;
+    }
+
     fn launch(&mut self, call: &str, kernels: &[(&str, i64)]) {
         self.correlation += 1;
-        let row = self.host(
+        let row = self.push_host(
             HostKind::RUNTIME,
             call,
             self.clock,
@@ -116,14 +172,16 @@ impl Sketch {
             self.correlation,
         );
         for &(name, us) in kernels {
-            let start = (self.clock + LATENCY_NS).max(self.stream_end + GAP_NS);
+            let ready = (self.clock + LATENCY_NS).max(self.stream_end + GAP_NS);
+            let start = ready + std::mem::take(&mut self.interruption);
             let kernel = Kernel {
                 start,
                 duration: 1_000 * us,
                 name: self.builder.intern(name),
+                device: self.device,
                 stream: STREAM,
                 correlation: self.correlation,
-                grid: [self.grid, 1, 1],
+                grid: self.grid,
                 block: [128, 1, 1],
                 ..Kernel::default()
             };
@@ -139,7 +197,7 @@ impl Sketch {
     /// An operator with the shapes and dtypes of its tensors and the kernels that it launches, µs.
     pub(crate) fn operator(&mut self, name: &str, tensors: Tensors<'_>, kernels: &[(&str, i64)]) {
         let start = self.clock;
-        let row = self.host(HostKind::OPERATOR, name, start, 0, 0);
+        let row = self.push_host(HostKind::OPERATOR, name, start, 0, 0);
         let dims: Vec<String> = tensors
             .iter()
             .map(|(dims, _)| format!("{dims:?}"))
@@ -168,13 +226,13 @@ impl Sketch {
 
     /// An operator that computes on the host.
     pub(crate) fn host_operator(&mut self, name: &str, us: i64) {
-        self.host(HostKind::OPERATOR, name, self.clock, 1_000 * us, 0);
+        self.push_host(HostKind::OPERATOR, name, self.clock, 1_000 * us, 0);
         self.pause(us + 2);
     }
 
     /// An operator on the host with gradients enabled. One with a node is followed by a higher number.
     pub(crate) fn operator_of_autograd(&mut self, name: &str, us: i64, makes_node: bool) {
-        let row = self.host(HostKind::OPERATOR, name, self.clock, 1_000 * us, 0);
+        let row = self.push_host(HostKind::OPERATOR, name, self.clock, 1_000 * us, 0);
         self.hosts[row].external = row as u64 + 1;
         self.builder.autograd_sequences.push(AutogradSequence {
             external: row as u64 + 1,
@@ -193,7 +251,7 @@ impl Sketch {
         kernels: &[(&str, i64)],
     ) {
         let start = self.clock;
-        let row = self.host(HostKind::OPERATOR, outer, start, 0, 0);
+        let row = self.push_host(HostKind::OPERATOR, outer, start, 0, 0);
         self.pause(1);
         self.operator(inner, tensors, kernels);
         self.hosts[row].duration = self.clock - start;
@@ -203,9 +261,9 @@ impl Sketch {
     /// An operator that a dispatch mode handles for `us` before it calls the operator itself.
     pub(crate) fn handled_by_python(&mut self, us: i64) {
         let start = self.clock;
-        let outer = self.host(HostKind::OPERATOR, "aten::add", start, 0, 0);
+        let outer = self.push_host(HostKind::OPERATOR, "aten::add", start, 0, 0);
         self.pause(1);
-        let handler = self.host(HostKind::OPERATOR, "PythonDispatchMode", self.clock, 0, 0);
+        let handler = self.push_host(HostKind::OPERATOR, "PythonDispatchMode", self.clock, 0, 0);
         self.pause(us);
         self.operator("aten::add", &[], &[("add", 3)]);
         self.hosts[handler].duration = self.clock - self.hosts[handler].start;
@@ -230,7 +288,7 @@ impl Sketch {
     pub(crate) fn disturb(&mut self, us: i64) {
         let thread = self.builder.thread(1, 2);
         self.correlation += 1;
-        let row = self.host(
+        let row = self.push_host(
             HostKind::RUNTIME,
             "cudaLaunchKernel",
             self.clock,
@@ -261,6 +319,22 @@ impl Sketch {
         self.operator("aten::mm", tensors, &[("nvjet_gemm_kernel", us)]);
     }
 
+    /// An RNN that fills a block of so many numbers, copies two weights into it and multiplies by them.
+    pub(crate) fn recurrent_layer(&mut self, block: i64, us: i64) {
+        let start = self.clock;
+        let row = self.push_host(HostKind::OPERATOR, "aten::_cudnn_rnn", start, 0, 0);
+        self.pause(1);
+        let half: Tensors<'_> = &[(&[block / 2, 1], "c10::Half")];
+        self.operator("aten::zero_", &[(&[block], "c10::Half")], &[("fill", us)]);
+        for _ in 0..2 {
+            self.operator("aten::view_as", half, &[]);
+            self.operator("aten::copy_", half, &[("copy_kernel", us)]);
+        }
+        self.launch("cudaLaunchKernel", &[("rnn_cell", us)]);
+        self.hosts[row].duration = self.clock - start;
+        self.pause(2);
+    }
+
     pub(crate) fn launch_graph(&mut self, kernels: &[(&str, i64)]) {
         self.launch("cudaGraphLaunch", kernels);
         self.pause(2);
@@ -273,14 +347,14 @@ impl Sketch {
 
     pub(crate) fn copy_in(&mut self, operator: &str, kind: CopyKind, bytes: u64, us: i64) {
         let start = self.clock;
-        let row = self.host(HostKind::OPERATOR, operator, start, 0, 0);
+        let row = self.push_host(HostKind::OPERATOR, operator, start, 0, 0);
         self.pause(2);
         self.correlation += 1;
         let call = self.clock;
         let begin = (call + LATENCY_NS).max(self.stream_end + GAP_NS);
         self.stream_end = begin + 1_000 * us;
         self.clock = self.stream_end + 2_000;
-        self.host(
+        self.push_host(
             HostKind::RUNTIME,
             "cudaMemcpyAsync",
             call,
@@ -308,17 +382,18 @@ impl Sketch {
     /// A small copy inside of `aten::to` that is followed by a synchronizing call.
     pub(crate) fn synchronizing_copy(&mut self, kind: CopyKind, bytes: u64) {
         let start = self.clock;
-        let row = self.host(HostKind::OPERATOR, "aten::to", start, 0, 0);
+        let row = self.push_host(HostKind::OPERATOR, "aten::to", start, 0, 0);
         self.pause(5);
         let begin = (self.clock + LATENCY_NS).max(self.stream_end + GAP_NS);
         self.push_copy(kind, bytes, begin, 2_000, STREAM, MemoryKind::PAGEABLE);
         self.stream_end = begin + 2_000;
-        self.clock = self.clock.max(self.stream_end);
-        self.host(
+        let call = self.clock;
+        self.clock = call.max(self.stream_end);
+        self.push_host(
             HostKind::RUNTIME,
             "cudaStreamSynchronize",
-            self.clock,
-            4_000,
+            call,
+            self.clock + 4_000 - call,
             0,
         );
         self.pause(6);
@@ -337,7 +412,7 @@ impl Sketch {
         source: MemoryKind,
     ) {
         self.correlation += 1;
-        self.host(
+        self.push_host(
             HostKind::RUNTIME,
             "cudaMemcpyAsync",
             self.clock,
@@ -424,7 +499,7 @@ impl Sketch {
 
     pub(crate) fn synchronize(&mut self) {
         let end = self.stream_end.max(self.clock) + 2_000;
-        self.host(
+        self.push_host(
             HostKind::RUNTIME,
             "cudaDeviceSynchronize",
             self.clock,
@@ -440,35 +515,45 @@ impl Sketch {
         for host in self.hosts {
             self.builder.hosts.push(host);
         }
-        let input = |phase, steps, start, end| PhaseInput {
-            phase,
-            label: None,
-            windows: PhaseWindows {
-                windows: vec![Window { start, end }],
-                steps,
-            },
-            plain_ns: None,
+        let input = |phase, steps, bounds: &[i64]| {
+            let windows = bounds.windows(2).map(|bounds| HostWindow {
+                start: bounds[0],
+                end: bounds[1],
+            });
+            PhaseInput {
+                phase,
+                label: None,
+                windows: PhaseWindows {
+                    windows: windows.collect(),
+                    steps,
+                },
+                plain_ns: None,
+            }
         };
-        let start = self.prompt_end.unwrap_or(0);
-        let mut inputs = vec![input(self.phase, self.steps, start, self.clock)];
+        let mut bounds = vec![self.prompt_end.unwrap_or(0)];
+        bounds.append(&mut self.window_ends);
+        if bounds.len() == 1 {
+            bounds.push(self.clock);
+        }
+        let mut inputs = vec![input(self.phase, self.steps, &bounds)];
         let prompt = self.prompt_end;
-        inputs.extend(prompt.map(|end| input(RunPhase::Prefill, 1, 0, end)));
+        inputs.extend(prompt.map(|end| input(RunPhase::Prefill, 1, &[0, end])));
         let device = Catalog::embedded().by_name("h200").unwrap();
-        let subject = Subject {
+        let subject = ProgramFacts {
             purpose: self.purpose,
             weights: None,
         };
         let trace = self.builder.finish();
         let diagnosis = diagnose(&trace, &inputs, Some(&device), &subject).unwrap();
-        Diagnosed(diagnosis.causes)
+        Diagnosed(diagnosis)
     }
 }
 
-pub(crate) struct Diagnosed(pub(crate) Vec<Cause>);
+pub(crate) struct Diagnosed(pub(crate) Diagnosis);
 
 impl Diagnosed {
     pub(crate) fn cause(&self, code: &str) -> Option<&Cause> {
-        self.0.iter().find(|cause| cause.kind.code() == code)
+        self.0.causes.iter().find(|cause| cause.kind.code() == code)
     }
 
     /// What a cause saves and what the phase takes now, ms.

@@ -1,21 +1,17 @@
 //! Sorting or ranking of a whole vocabulary for each token.
 
+use crate::thresholds::{SORT_OPERATORS_AFTER_MAX, SORT_OPERATORS_BEFORE_MAX};
 use llmprof_units::Nanos;
 use rustc_hash::FxHashSet;
 
 use super::cause::CauseKind;
 use super::scene::shape_text;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
 
-/// Operators after a sort that work on its result: sums, masks, putting values back.
-const FOLLOWING_MAX: usize = 24;
-
-/// Operators before it that may compute what is ranked.
-const PRECEDING_MAX: usize = 3;
 const SORTS: &[&str] = &["aten::sort", "aten::argsort", "aten::msort", "aten::topk"];
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_vocabulary_sorts(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     // Tokens that a graph computes are not looked up by an operator: the widest GEMM of the trace is that of the logits.
     let forward = scene.forwards.first();
     let vocabulary = forward.map_or(scene.shapes.widest, |forward| forward.vocabulary);
@@ -41,7 +37,10 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         total += scene.device_ns(top);
         scene.remove(&mut edit, top);
         // Probabilities that are computed to be ranked.
-        let before = scene.tops[..place - 1].iter().rev().take(PRECEDING_MAX);
+        let before = scene.tops[..place - 1]
+            .iter()
+            .rev()
+            .take(SORT_OPERATORS_BEFORE_MAX);
         for &before in before.take_while(|&&before| is_wide(before)) {
             let is_softmax = ["aten::log_softmax", "aten::softmax"].contains(&scene.name(before));
             if is_softmax && !removed.contains(&before) {
@@ -50,7 +49,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
                 scene.remove(&mut edit, before);
             }
         }
-        let following = scene.tops[place..].iter().take(FOLLOWING_MAX);
+        let following = scene.tops[place..].iter().take(SORT_OPERATORS_AFTER_MAX);
         for &next in following {
             let samples = ["aten::multinomial", "aten::argmax", "aten::exponential_"];
             if samples.contains(&scene.name(next)) {
@@ -71,7 +70,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         .tensors(last)
         .first()
         .map(|(dims, _)| shape_text(dims));
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::VocabularySort {
             shape: shape.unwrap_or_default(),
             kernels_ns: Nanos(scene.a_step(total)),

@@ -1,12 +1,10 @@
 //! What sampled host stacks say of some intervals of a thread.
 
+use crate::thresholds::STACK_SAMPLES_MIN;
 use llmprof_record::trace::{Collecting, FrameId, HostWait, StrId, ThreadId};
 use rustc_hash::FxHashMap;
 
 use super::scene::Scene;
-
-/// Fewer samples show no place.
-const SAMPLES_MIN: usize = 3;
 
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Sampled {
@@ -19,7 +17,11 @@ pub(super) struct Sampled {
 }
 
 /// Reads the samples of a thread in `intervals`, which are sorted and disjoint.
-pub(super) fn sampled(scene: &Scene<'_>, thread: ThreadId, intervals: &[(i64, i64)]) -> Sampled {
+pub(super) fn read_samples(
+    scene: &Scene<'_>,
+    thread: ThreadId,
+    intervals: &[(i64, i64)],
+) -> Sampled {
     let samples = &scene.trace.host_samples;
     let inside = |time: i64| {
         let next = intervals.partition_point(|interval| interval.1 <= time);
@@ -47,7 +49,7 @@ pub(super) fn sampled(scene: &Scene<'_>, thread: ThreadId, intervals: &[(i64, i6
         }
         *lines.entry(samples.stack[row]).or_default() += period;
     }
-    if count < SAMPLES_MIN {
+    if count < STACK_SAMPLES_MIN {
         return Sampled::default();
     }
     lines.remove(&FrameId::NONE);

@@ -2,12 +2,12 @@
 
 use llmprof_units::DType;
 
-use super::Purpose;
+use super::ProgramPurpose;
 
-/// What is known beside the trace.
+/// Facts about the program that the search for causes does not read from the trace.
 #[derive(Clone, Debug)]
-pub struct Subject {
-    pub purpose: Purpose,
+pub struct ProgramFacts {
+    pub purpose: ProgramPurpose,
     /// The format of the model's weights as its config states it.
     pub weights: Option<DType>,
 }

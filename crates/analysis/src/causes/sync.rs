@@ -1,14 +1,17 @@
 //! Calls in which the host waits for the device.
 
+use crate::thresholds::{READ_BURST_MAX_OPERATORS, READ_TENSOR_MAX_ELEMENTS, SMALL_COPY_MAX_BYTES};
 use std::collections::BTreeMap;
 
 use llmprof_record::trace::CopyKind;
 use llmprof_units::Nanos;
 
 use super::cause::CauseKind;
-use super::copies::{SMALL_COPY_MAX_BYTES, sends_inputs_alone};
-use super::{Candidate, Scene};
-use crate::replay::{Api, Edit, WorkRow};
+use super::copies::sends_inputs_alone;
+use super::devices_in_turn::turns;
+use super::operator_loops::PICKS;
+use super::{CauseCandidate, Scene};
+use crate::replay::{CallEffect, DeviceRow, Edit};
 
 /// Stands for all operators that send the inputs of a step.
 const INPUTS: &str = "inputs";
@@ -32,9 +35,6 @@ pub(super) const SELECTS: &[&str] = &[
     "aten::unique_dim",
     "aten::bincount",
 ];
-
-/// Reads with no more operators between them belong together; a layer has more.
-const READ_BURST_MAX_OPERATORS: usize = 12;
 
 /// Operators that compute what is read: checks and reductions.
 const CHECKS: &[&str] = &[
@@ -67,7 +67,7 @@ const CHECKS: &[&str] = &[
 ];
 
 #[derive(Default)]
-struct Group {
+struct WaitGroup {
     edit: Edit,
     count: u64,
     waited: i64,
@@ -78,8 +78,12 @@ struct Group {
     copied_back: u64,
 }
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
-    let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
+pub(super) fn find_synchronization(scene: &Scene<'_>) -> Vec<CauseCandidate> {
+    // Without the waits a replay would run devices at once that may need each other's results.
+    if turns(scene).is_some() {
+        return Vec::new();
+    }
+    let mut groups: BTreeMap<&str, WaitGroup> = BTreeMap::new();
     let with_inputs = sends_inputs_alone(scene);
     for window in scene.windows {
         let segments = scene.graph.segments_in(*window);
@@ -95,21 +99,21 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             let Some(row) = scene.graph.row_of_segment(segment) else {
                 continue;
             };
-            let is_wait = scene.api(row).is_some_and(Api::waits_by_itself);
+            let is_wait = scene.api(row).is_some_and(CallEffect::waits_by_itself);
             if is_wait && scene.graph.segments_of_row(row).start == segment {
-                add(scene, &mut groups, segment, row, with_inputs);
+                add_wait(scene, &mut groups, segment, row, with_inputs);
             }
         }
     }
     // A program reads its token once a step to know when to stop.
-    let is_loop = |group: &Group| group.is_read && group.count <= scene.steps;
+    let is_loop = |group: &WaitGroup| group.is_read && group.count <= scene.steps;
     let groups = groups.into_values().filter(|group| !is_loop(group));
-    groups.map(|group| candidate(scene, group)).collect()
+    groups.map(|group| make_candidate(scene, group)).collect()
 }
 
-fn add<'a>(
+fn add_wait<'a>(
     scene: &Scene<'a>,
-    groups: &mut BTreeMap<&'a str, Group>,
+    groups: &mut BTreeMap<&'a str, WaitGroup>,
     segment: usize,
     row: usize,
     with_inputs: bool,
@@ -136,11 +140,11 @@ fn add<'a>(
     let group = groups.entry(key).or_default();
     group.is_read = is_read;
     if group.count > 0 && group.removed == top {
-        group.waited += scene.graph.waited(segment);
+        group.waited += scene.graph.waited_ns(segment);
         return;
     }
     group.count += 1;
-    group.waited += scene.graph.waited(segment);
+    group.waited += scene.graph.waited_ns(segment);
     group.removed = top;
     scene.name(row).clone_into(&mut group.call);
     group.row = selects.unwrap_or(top);
@@ -169,9 +173,12 @@ fn remove_between(scene: &Scene<'_>, edit: &mut Edit, before: Option<usize>, top
     let Some(before) = before.filter(|&before| before < top) else {
         return;
     };
-    let between = place(before)..place(top);
-    if between.len() <= READ_BURST_MAX_OPERATORS {
-        for &row in &scene.tops[between] {
+    let between = &scene.tops[place(before)..place(top)];
+    // Steps that end with a read may be as short, but compute on more than what is read.
+    let is_for_reads = |&row: &usize| scene.work_of(row).is_empty() || is_for_read(scene, row);
+    let others = between.get(1..).unwrap_or_default();
+    if between.len() <= READ_BURST_MAX_OPERATORS && others.iter().all(is_for_reads) {
+        for &row in between {
             scene.remove(edit, row);
         }
         // The code between formats what was read.
@@ -185,8 +192,8 @@ fn remove_between(scene: &Scene<'_>, edit: &mut Edit, before: Option<usize>, top
 /// Whether an operator launches copies of one direction and nothing else.
 fn only_copies(scene: &Scene<'_>, top: usize, kind: CopyKind) -> bool {
     let work = &scene.graph.work()[scene.work_of(top)];
-    let is_such = |row: WorkRow| match row {
-        WorkRow::Copy(copy) => scene.trace.copies.kind[copy as usize] == kind,
+    let is_such = |row: DeviceRow| match row {
+        DeviceRow::Copy(copy) => scene.trace.copies.kind[copy as usize] == kind,
         _ => false,
     };
     !work.is_empty() && work.iter().all(|work| is_such(work.row))
@@ -221,7 +228,7 @@ fn remove_round_trip(scene: &Scene<'_>, edit: &mut Edit, top: usize) -> bool {
 fn moves_data(scene: &Scene<'_>, top: usize, with_inputs: bool) -> bool {
     let work = &scene.graph.work()[scene.work_of(top)];
     work.iter().any(|work| match work.row {
-        WorkRow::Copy(copy) => {
+        DeviceRow::Copy(copy) => {
             let copies = &scene.trace.copies;
             let kind = copies.kind[copy as usize];
             kind == CopyKind::HOST_TO_DEVICE && !with_inputs
@@ -236,17 +243,34 @@ fn remove_checks(scene: &Scene<'_>, edit: &mut Edit, top: usize) {
     let Ok(place) = scene.tops.binary_search(&top) else {
         return;
     };
-    for &before in scene.tops[..place].iter().rev().take(6) {
-        let name = scene.name(before).trim_start_matches("aten::");
-        if !CHECKS.contains(&name) {
+    for &before in scene.tops[..place].iter().rev() {
+        if !is_for_read(scene, before) {
             break;
         }
         scene.remove(edit, before);
     }
 }
 
-fn candidate(scene: &Scene<'_>, group: Group) -> Candidate {
-    Candidate {
+/// Whether an operator before a read checks or reduces a tensor, picks elements of one, or works on so few that it must be for the value
+/// that is read.
+fn is_for_read(scene: &Scene<'_>, top: usize) -> bool {
+    let elements = |dims: &[i64]| {
+        dims.iter()
+            .fold(1_i64, |all, &size| all.saturating_mul(size))
+    };
+    let tensors = scene.tensors(top);
+    let are_small = || {
+        let mut dims = tensors.iter().map(|(dims, _)| elements(dims));
+        dims.all(|elements| elements <= READ_TENSOR_MAX_ELEMENTS)
+    };
+    let picks = PICKS.contains(&scene.name(top)) && scene.work_of(top).is_empty();
+    let name = scene.name(top).trim_start_matches("aten::");
+    CHECKS.contains(&name)
+        || scene.is_operator(top) && !tensors.is_empty() && (picks || are_small())
+}
+
+fn make_candidate(scene: &Scene<'_>, group: WaitGroup) -> CauseCandidate {
+    CauseCandidate {
         kind: CauseKind::Synchronization {
             call: group.call,
             waited_ns: Nanos(scene.a_step(group.waited)),
@@ -328,11 +352,11 @@ mod tests {
 
     #[test]
     fn a_round_trip_over_the_host_in_each_layer_is_a_cause() {
-        let found = with_round_trips(16).diagnose();
-        let (saved, now) = found.gain_of("synchronization").unwrap();
+        let diagnosed = with_round_trips(16).diagnose();
+        let (saved, now) = diagnosed.gain_of("synchronization").unwrap();
         assert!((1.4..2.0).contains(&saved), "{saved} of {now} ms");
         let is_named = matches!(
-            found.cause("synchronization").unwrap().kind,
+            diagnosed.cause("synchronization").unwrap().kind,
             CauseKind::Synchronization {
                 is_copied_back: true,
                 ..
@@ -341,10 +365,25 @@ mod tests {
         assert!(is_named);
     }
 
+    /// Frames of a few operators, each of which ends with a read.
+    #[test]
+    fn short_steps_between_reads_are_not_for_the_reads() {
+        let mut sketch = Sketch::default();
+        for _ in 0..12 {
+            for _ in 0..4 {
+                sketch.matrix_product(32, 2048, 2048, 40);
+            }
+            sketch.synchronizing_copy(CopyKind::DEVICE_TO_HOST, 256);
+        }
+        let diagnosed = sketch.diagnose();
+        let (saved, now) = diagnosed.gain_of("synchronization").unwrap_or_default();
+        assert!(saved <= 0.3 * now, "{saved} of {now} ms");
+    }
+
     #[test]
     fn reading_once_a_step_is_none() {
-        let found = with_round_trips(1).diagnose();
-        assert_eq!(found.gain_of("synchronization"), None);
+        let diagnosed = with_round_trips(1).diagnose();
+        assert_eq!(diagnosed.gain_of("synchronization"), None);
     }
 
     #[test]

@@ -1,32 +1,29 @@
 //! GEMMs with rows that do not begin at multiples of 16 bytes, for which libraries have slow kernels only.
 
+use crate::thresholds::{COMPUTE_BOUND_MIN_ROWS, UNALIGNED_GEMM_MAX_SHARE};
 use llmprof_units::{DType, Nanos};
 
 use super::cause::CauseKind;
-use super::estimate::{efficiency, gemm_ns};
+use super::estimate::{gemm_ns, measured_efficiency};
 use super::gemms::roofline_ns;
 use super::model_work::Gemm;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
 use llmprof_theory::device::Engine;
 
 /// Elements of a 16-bit format in 16 bytes, which tensor cores load at once.
 const ALIGNED_ELEMENTS: i64 = 8;
-/// GEMMs of fewer rows are limited by reading weights.
-const COMPUTE_MIN_ROWS: i64 = 256;
-/// Unaligned GEMMs are slow where they reach less than this part of what the aligned ones of the trace do.
-const SLOW_MAX_SHARE: f64 = 0.6;
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_unaligned_gemms(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let Some(device) = scene.device else {
         return Vec::new();
     };
     let is_large = |gemm: &Gemm| {
         gemm.groups == 1
-            && gemm.m >= COMPUTE_MIN_ROWS
+            && gemm.m >= COMPUTE_BOUND_MIN_ROWS
             && matches!(gemm.dtype, DType::Bf16 | DType::F16)
     };
-    let usual = efficiency(scene, device, |gemm| is_large(gemm) && is_aligned(gemm));
+    let usual = measured_efficiency(scene, device, |gemm| is_large(gemm) && is_aligned(gemm));
     let mut edit = Edit::default();
     let (mut count, mut total, mut longest) = (0, 0, None::<&Gemm>);
     for gemm in &scene.gemms {
@@ -34,7 +31,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         let (Some(roofline), false) = (roofline, is_aligned(gemm) || !is_large(gemm)) else {
             continue;
         };
-        let is_slow = roofline / (gemm.device_ns as f64) < SLOW_MAX_SHARE * usual;
+        let is_slow = roofline / (gemm.device_ns as f64) < UNALIGNED_GEMM_MAX_SHARE * usual;
         let Some(after) = gemm_ns(device, gemm, gemm.dtype, usual).filter(|_| is_slow) else {
             continue;
         };
@@ -52,7 +49,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let Some(longest) = longest else {
         return Vec::new();
     };
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::UnalignedGemms {
             shape: format!(
                 "[{}, {}] × [{}, {}]",

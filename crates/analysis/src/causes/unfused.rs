@@ -1,67 +1,66 @@
-//! Elementwise kernels that follow each other and could be one. A GELU in eight operators and a rotation in ten are two things to
-//! change, so runs of the same kernels are looked at together, and those that take most time are stated.
+//! Elementwise kernels of PyTorch that follow each other and could be one, with the casts and sums between them: an RMS norm in operators. A GELU in eight operators and a rotation in ten are two
+//! things to change, so runs of the same kernels are looked at together, and those that take most time are stated. Kernels of other
+//! libraries are not counted: what they compute is not known, and no compiler of PyTorch fuses into them.
 
+use crate::thresholds::{FUSED_RUN_MIN_KERNELS, FUSED_RUNS_ALIKE_MIN_SHARE};
 use llmprof_record::kernel_name::Category;
 use llmprof_record::trace::{CopyKind, StrId};
 use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 
-use super::cause::{CauseKind, Place};
-use super::{Candidate, Scene};
-use crate::replay::{Edit, Work, WorkRow};
-
-/// A run of fewer kernels has nothing to fuse.
-const RUN_MIN_KERNELS: usize = 2;
-/// Runs are alike that have this part of their kernels' names in common: the first layer lacks the sum of the one before.
-const ALIKE_MIN_SHARE: f64 = 0.6;
+use super::cause::{CauseKind, CausePlace};
+use super::{CauseCandidate, Scene};
+use crate::replay::{DeviceRow, DeviceWork, Edit};
 
 /// Runs of the same kernels.
 #[derive(Default)]
 struct RunKind {
-    /// Of one run, sorted.
+    /// Kernel names of one run, sorted.
     names: Vec<StrId>,
     operators: Vec<String>,
     kernels: u64,
+    others: u64,
     kernels_ns: i64,
     saved_ns: i64,
     edit: Edit,
 }
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_unfused_elementwise(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let mut kinds: Vec<RunKind> = Vec::new();
     let mut known: FxHashMap<Vec<StrId>, usize> = FxHashMap::default();
-    for run in runs(scene) {
+    for run in fusable_runs(scene) {
         let names = kernel_names(scene, &run);
         let kind = *known.entry(names).or_insert_with_key(|names| {
             let alike = kinds.iter().position(|kind| are_alike(&kind.names, names));
             alike.unwrap_or_else(|| {
                 kinds.push(RunKind {
                     names: names.clone(),
-                    operators: operators(scene, &run),
+                    operators: launching_operators(scene, &run),
                     ..RunKind::default()
                 });
                 kinds.len() - 1
             })
         });
-        fuse(scene, &run, &mut kinds[kind]);
+        fuse_run(scene, &run, &mut kinds[kind]);
     }
     let largest = kinds.into_iter().max_by_key(|kind| kind.saved_ns);
-    let candidate = largest.map(|kind| Candidate {
+    let candidate = largest.map(|kind| CauseCandidate {
         kind: CauseKind::UnfusedElementwise {
             kernels: kind.kernels / scene.steps.max(1),
+            others: kind.others / scene.steps.max(1),
             kernels_ns: Nanos(scene.a_step(kind.kernels_ns)),
             run_operators: kind.operators,
         },
-        place: Place::default(),
-        count: kind.kernels,
+        place: CausePlace::default(),
+        count: kind.kernels + kind.others,
         edit: kind.edit,
         partial: None,
     });
     candidate.into_iter().collect()
 }
 
-/// Kernels that follow each other on a stream with none between them that cannot be fused.
-fn runs(scene: &Scene<'_>) -> Vec<Vec<usize>> {
+/// Kernels that follow each other on a stream with none between them that ends a run.
+fn fusable_runs(scene: &Scene<'_>) -> Vec<Vec<usize>> {
     let all = scene.graph.work();
     let mut work: Vec<usize> = scene.own_work().map(|(index, _)| index).collect();
     work.sort_by_key(|&index| (all[index].stream, all[index].start));
@@ -71,34 +70,33 @@ fn runs(scene: &Scene<'_>) -> Vec<Vec<usize>> {
         let continues = run
             .last()
             .is_none_or(|&last| all[last].stream == all[index].stream);
-        let is_fusable = is_fusable(scene, &all[index]);
-        if !is_fusable || !continues {
+        let part = part_in_run(scene, &all[index]);
+        if part == PartInRun::Ends || !continues {
             runs.push(std::mem::take(&mut run));
         }
-        if is_fusable {
+        if matches!(part, PartInRun::Elementwise | PartInRun::Other) {
             run.push(index);
         }
     }
     runs.push(run);
-    runs.retain(|run| arithmetic(scene, run).count() >= RUN_MIN_KERNELS);
+    let is_elementwise =
+        |index: &&usize| part_in_run(scene, &all[**index]) == PartInRun::Elementwise;
+    runs.retain(|run| run.iter().filter(is_elementwise).count() >= FUSED_RUN_MIN_KERNELS);
     runs
 }
 
-/// Kernels of a run whose results need not be written. A concatenation writes a tensor that is read as a whole.
-fn arithmetic<'a>(scene: &'a Scene<'_>, run: &'a [usize]) -> impl Iterator<Item = usize> + 'a {
-    let all = scene.graph.work();
-    let is_arithmetic = move |index: &usize| scene.category(&all[*index]) != Category::Cat;
-    run.iter().copied().filter(is_arithmetic)
-}
-
 /// One kernel reads and writes about as much as the one of the run that takes longest.
-fn fuse(scene: &Scene<'_>, run: &[usize], kind: &mut RunKind) {
+fn fuse_run(scene: &Scene<'_>, run: &[usize], kind: &mut RunKind) {
     let all = scene.graph.work();
-    let longest = arithmetic(scene, run).max_by_key(|&index| all[index].duration);
-    for index in arithmetic(scene, run) {
-        kind.kernels += 1;
+    let longest = run.iter().max_by_key(|&&index| all[index].duration);
+    for &index in run {
+        if part_in_run(scene, &all[index]) == PartInRun::Elementwise {
+            kind.kernels += 1;
+        } else {
+            kind.others += 1;
+        }
         kind.kernels_ns += all[index].duration;
-        if Some(index) != longest {
+        if Some(&index) != longest {
             kind.saved_ns += all[index].duration;
             kind.edit.set_duration(index, 0);
         }
@@ -106,10 +104,12 @@ fn fuse(scene: &Scene<'_>, run: &[usize], kind: &mut RunKind) {
 }
 
 fn kernel_names(scene: &Scene<'_>, run: &[usize]) -> Vec<StrId> {
-    let kernels = arithmetic(scene, run).filter_map(|index| match scene.graph.work()[index].row {
-        WorkRow::Kernel(row) => Some(scene.trace.kernels.name[row as usize]),
-        _ => None,
-    });
+    let kernels = run
+        .iter()
+        .filter_map(|&index| match scene.graph.work()[index].row {
+            DeviceRow::Kernel(row) => Some(scene.trace.kernels.name[row as usize]),
+            _ => None,
+        });
     let mut names: Vec<StrId> = kernels.collect();
     names.sort_unstable();
     names.dedup();
@@ -121,13 +121,13 @@ fn are_alike(a: &[StrId], b: &[StrId]) -> bool {
         .iter()
         .filter(|name| b.binary_search(name).is_ok())
         .count();
-    common as f64 >= ALIKE_MIN_SHARE * (a.len() + b.len() - common) as f64
+    common as f64 >= FUSED_RUNS_ALIKE_MIN_SHARE * (a.len() + b.len() - common) as f64
 }
 
 /// The operators that launch a run, each once; none inside of a graph.
-fn operators(scene: &Scene<'_>, run: &[usize]) -> Vec<String> {
+fn launching_operators(scene: &Scene<'_>, run: &[usize]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    for index in arithmetic(scene, run) {
+    for &index in run {
         let segment = scene.graph.work()[index].segment as usize;
         let top = scene.top_of(segment).filter(|&row| scene.is_operator(row));
         if let Some(name) = top.map(|row| scene.name(row).to_owned())
@@ -139,23 +139,39 @@ fn operators(scene: &Scene<'_>, run: &[usize]) -> Vec<String> {
     names
 }
 
-fn is_fusable(scene: &Scene<'_>, work: &Work) -> bool {
-    // Copies from and to the host are no kernels.
-    if let WorkRow::Copy(row) = work.row
-        && scene.trace.copies.kind[row as usize] != CopyKind::DEVICE_TO_DEVICE
-    {
-        return false;
+/// What a kernel is to the run of elementwise kernels that it follows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PartInRun {
+    /// An elementwise kernel of PyTorch.
+    Elementwise,
+    /// A cast, copy or sum of PyTorch, which a fused kernel computes on its way.
+    Other,
+    /// A copy that is no kernel.
+    LiesBetween,
+    /// Anything else: a run is one kernel only up to here.
+    Ends,
+}
+
+fn part_in_run(scene: &Scene<'_>, work: &DeviceWork) -> PartInRun {
+    match (scene.category(work), work.row) {
+        (_, DeviceRow::Kernel(_)) if !is_of_pytorch(scene, work) => PartInRun::Ends,
+        (Category::Elementwise, _) => PartInRun::Elementwise,
+        (Category::Copy | Category::Reduce, DeviceRow::Kernel(_)) => PartInRun::Other,
+        (_, DeviceRow::Copy(row))
+            if scene.trace.copies.kind[row as usize] == CopyKind::DEVICE_TO_DEVICE =>
+        {
+            PartInRun::LiesBetween
+        }
+        _ => PartInRun::Ends,
     }
-    matches!(
-        scene.category(work),
-        Category::Elementwise
-            | Category::Norm
-            | Category::Copy
-            | Category::Cat
-            | Category::Rope
-            | Category::Reduce
-            | Category::Softmax
-    )
+}
+
+/// Whether a PyTorch op launched a kernel, or, as inside of a CUDA graph, its name is one of PyTorch's.
+fn is_of_pytorch(scene: &Scene<'_>, work: &DeviceWork) -> bool {
+    scene.work_name(work).contains("at::native::")
+        || scene
+            .top_of(work.segment as usize)
+            .is_some_and(|top| scene.name(top).starts_with("aten::"))
 }
 
 #[cfg(test)]
@@ -208,14 +224,36 @@ mod tests {
 
     #[test]
     fn single_kernels_cannot() {
-        let found = sketch_runs(&[&[("aten::mul", MUL)]]).diagnose();
-        assert_eq!(found.gain_of("unfused_elementwise"), None);
+        let diagnosed = sketch_runs(&[&[("aten::mul", MUL)]]).diagnose();
+        assert_eq!(diagnosed.gain_of("unfused_elementwise"), None);
+    }
+
+    /// Neither a kernel that no op launched and PyTorch does not name, nor a sum after a product, nor copies before a norm.
+    #[test]
+    fn other_kernels_are_not_elementwise_runs() {
+        const FOREIGN: &str = "fill_background_kernel";
+        const SUM: &str = "void at::native::reduce_kernel<512, 1, sum>";
+        const COPY: &str = "void at::native::elementwise_kernel<128, 4, direct_copy_kernel_cuda>";
+        const NORM: &str = "void aiter::add_rmsnorm_quant_kernel<64>";
+        for run in [
+            &[("video::fill", FOREIGN); 5][..],
+            &[("aten::sigmoid", MUL), ("aten::argmax", SUM)],
+            &[
+                ("aten::copy_", COPY),
+                ("aiter::rmsnorm", NORM),
+                ("aten::copy_", COPY),
+                ("aiter::rmsnorm", NORM),
+            ],
+        ] {
+            let found = sketch_runs(&[run]).diagnose();
+            assert_eq!(found.gain_of("unfused_elementwise"), None, "{run:?}");
+        }
     }
 
     #[test]
     fn a_concatenation_is_still_written() {
-        let found = sketch_runs(&[&[("aten::mul", MUL), ("aten::cat", CAT)]]).diagnose();
-        assert_eq!(found.gain_of("unfused_elementwise"), None);
+        let diagnosed = sketch_runs(&[&[("aten::mul", MUL), ("aten::cat", CAT)]]).diagnose();
+        assert_eq!(diagnosed.gain_of("unfused_elementwise"), None);
     }
 
     #[test]
@@ -234,13 +272,13 @@ mod tests {
             ("aten::add", ADD),
         ];
         for runs in [[gelu, rotation], [rotation, gelu]] {
-            let found = sketch_runs(&runs).diagnose();
-            let cause = found.cause("unfused_elementwise").unwrap();
+            let diagnosed = sketch_runs(&runs).diagnose();
+            let cause = diagnosed.cause("unfused_elementwise").unwrap();
             let CauseKind::UnfusedElementwise { run_operators, .. } = &cause.kind else {
                 panic!("{:?}", cause.kind);
             };
             assert_eq!(run_operators, &["aten::mul", "aten::tanh"]);
-            let (saved, now) = found.gain_of("unfused_elementwise").unwrap();
+            let (saved, now) = diagnosed.gain_of("unfused_elementwise").unwrap();
             assert!((0.9..1.0).contains(&saved), "{saved} of {now} ms");
         }
     }

@@ -1,26 +1,22 @@
 //! Attention over positions of a KV cache that hold no token yet.
 
+use crate::thresholds::{
+    CACHE_BANDWIDTH_MIN_SHARE, SHORT_CACHE_ATTENTION_NS, UNUSED_SPAN_MIN_RATIO,
+};
 use llmprof_record::kernel_name::Category;
 use llmprof_record::run::RunPhase;
 use llmprof_units::Nanos;
 
-use super::cause::{CauseKind, Place};
-use super::{Candidate, Scene};
-use crate::replay::{Edit, Work};
+use super::cause::{CauseKind, CausePlace};
+use super::{CauseCandidate, Scene};
+use crate::replay::{DeviceWork, Edit};
 
-/// The cache is this many times longer than what is in it, at least.
-const SPAN_MIN_RATIO: i64 = 2;
-/// What attention over a short cache takes (H200, fixtures/faults/varied: 17 µs for 512 positions).
-const ATTENTION_MIN_NS: i64 = 15_000;
-/// The part of the bandwidth that attention over the tokens alone would reach at least.
-const BANDWIDTH_SHARE_MIN: f64 = 0.3;
-
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_unused_span(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let shapes = &scene.shapes;
     let (Some(device), Some(cache)) = (scene.device, shapes.cache) else {
         return Vec::new();
     };
-    if scene.phase != RunPhase::Decode || cache.positions < SPAN_MIN_RATIO * shapes.tokens {
+    if scene.phase != RunPhase::Decode || cache.positions < UNUSED_SPAN_MIN_RATIO * shapes.tokens {
         return Vec::new();
     }
     // Keys and values of 16 bits; time to read them once.
@@ -29,16 +25,17 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         1e9 * bytes / device.memory_bandwidth().0
     };
     let whole = read_ns(cache.positions);
-    let needed = read_ns(shapes.tokens) / BANDWIDTH_SHARE_MIN + ATTENTION_MIN_NS as f64;
+    let needed =
+        read_ns(shapes.tokens) / CACHE_BANDWIDTH_MIN_SHARE + SHORT_CACHE_ATTENTION_NS as f64;
     // Long enough to read the whole cache, and too long for the tokens in it.
-    let is_whole = |work: &Work| work.duration as f64 >= whole.max(needed);
+    let is_whole = |work: &DeviceWork| work.duration as f64 >= whole.max(needed);
     let share = shapes.tokens as f64 / cache.positions as f64;
     let mut edit = Edit::default();
     let (mut count, mut time) = (0, 0);
     for (index, work) in scene.own_work() {
         if scene.category(work) == Category::Attention && is_whole(work) {
             let after = (work.duration as f64 * share) as i64;
-            edit.set_duration(index, after.max(ATTENTION_MIN_NS));
+            edit.set_duration(index, after.max(SHORT_CACHE_ATTENTION_NS));
             count += 1;
             time += work.duration;
         }
@@ -46,13 +43,13 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     if count == 0 {
         return Vec::new();
     }
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::UnusedSpan {
             positions: cache.positions as u64,
             tokens: shapes.tokens as u64,
             kernels_ns: Nanos(scene.a_step(time)),
         },
-        place: Place::default(),
+        place: CausePlace::default(),
         count,
         edit,
         partial: None,

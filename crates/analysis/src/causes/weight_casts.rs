@@ -1,17 +1,22 @@
 //! Weights that are converted, scaled or copied in every pass before they are multiplied.
 
+use crate::thresholds::WEIGHT_DIM_MIN;
+use std::ops::Range;
+
 use llmprof_record::trace::CopyKind;
 use llmprof_units::Nanos;
 use rustc_hash::FxHashSet;
 
 use super::cause::CauseKind;
 use super::scene::shape_text;
-use super::shapes::WEIGHT_DIM_MIN;
-use super::{Candidate, Scene};
-use crate::replay::{Edit, WorkRow};
+use super::{CauseCandidate, Scene};
+use crate::replay::{DeviceRow, Edit};
+
+/// The type that a recording gives to a list of tensors, whatever these hold.
+const TENSOR_LIST: &str = "TensorList";
 
 #[derive(Default)]
-struct Group {
+struct CastGroup {
     edit: Edit,
     count: u64,
     is_inside: bool,
@@ -22,7 +27,70 @@ struct Group {
     to: String,
 }
 
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+/// A new tensor into which an operator copies all its weights before it multiplies.
+struct Rebuilt {
+    fill: usize,
+    /// From the fill to the last copy.
+    rows: Range<usize>,
+    elements: i64,
+}
+
+impl CastGroup {
+    fn add_rebuilt(&mut self, scene: &Scene<'_>, rebuilt: &Rebuilt) {
+        let first = scene.graph.segments_of_row(rebuilt.rows.start).start;
+        let last = scene.graph.segments_of_row(rebuilt.rows.end - 1).end;
+        for segment in first..last {
+            self.edit.limit_segment(segment, 0);
+        }
+        for work in scene.graph.launched_by(first..last) {
+            self.edit.drop_work(work);
+            self.device_ns += scene.graph.work()[work].duration;
+        }
+        self.count += 1;
+        if self.shape.is_empty() {
+            self.row = rebuilt.fill;
+            self.shape = shape_text(&[rebuilt.elements]);
+            let dtype = scene.tensors(rebuilt.fill).first().map(|(_, dtype)| *dtype);
+            dtype.unwrap_or_default().clone_into(&mut self.from);
+            self.to.clone_from(&self.from);
+        }
+    }
+}
+
+/// The fill of a large tensor inside of an operator, and the copies into parts of it that follow: the weights of an RNN that are not one
+/// block of memory.
+fn rebuilt_block(scene: &Scene<'_>, top: usize) -> Option<Rebuilt> {
+    let size = |row: usize| {
+        scene
+            .tensors(row)
+            .first()
+            .map_or(0, |(dims, _)| element_count(dims))
+    };
+    let rows = scene.rows_in(top);
+    let fill = rows.clone().find(|&row| {
+        scene.name(row) == "aten::zero_" && size(row) >= WEIGHT_DIM_MIN * WEIGHT_DIM_MIN
+    })?;
+    let (mut copied, mut end) = (0, fill);
+    let mut row = scene.rows_in(fill).end;
+    while row < rows.end {
+        if scene.name(row) == "aten::copy_" {
+            copied += size(row);
+            end = scene.rows_in(row).end;
+            row = end;
+        } else if copied > 0 && !scene.work_of(row).is_empty() {
+            break;
+        } else {
+            row += 1;
+        }
+    }
+    (copied > 0 && 2 * copied >= size(fill)).then_some(Rebuilt {
+        fill,
+        rows: fill..end,
+        elements: size(fill),
+    })
+}
+
+pub(super) fn find_weight_casts(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let weights = weight_shapes(scene);
     let with_gemm: FxHashSet<usize> = scene
         .gemms
@@ -30,8 +98,9 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         .filter(|gemm| gemm.k >= WEIGHT_DIM_MIN)
         .filter_map(|gemm| scene.top_around(gemm.row))
         .collect();
-    let deltas = deltas(scene, &weights);
-    let mut group = Group::default();
+    let counts = element_counts(scene);
+    let deltas = low_rank_products(scene, &weights);
+    let mut group = CastGroup::default();
     let rows = scene.tops.iter().flat_map(|&top| {
         // Autocast converts inside of the operator that multiplies.
         let inside = with_gemm.contains(&top);
@@ -50,7 +119,8 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             continue;
         }
         let tensors = scene.tensors(top);
-        let Some(&(dims, dtype)) = tensors.iter().max_by_key(|(dims, _)| elements(dims)) else {
+        let Some(&(dims, dtype)) = tensors.iter().max_by_key(|(dims, _)| element_count(dims))
+        else {
             continue;
         };
         if deltas.contains(&top) {
@@ -59,7 +129,11 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             group.device_ns += time;
             continue;
         }
-        if !weights.contains(dims) {
+        let pieces = match dtype {
+            TENSOR_LIST => tensors.iter().filter(|tensor| tensor.0 == dims).count(),
+            _ => 1,
+        };
+        if !weights.contains(dims) && !is_reshaped(dims, dtype, pieces, &counts) {
             continue;
         }
         scene.remove(&mut group.edit, top);
@@ -72,8 +146,13 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         if group.shape.is_empty() || is_converting(scene, top) {
             group.row = top;
             group.shape = shape_text(dims);
-            let (from, to) = formats(scene, top, dtype);
+            let (from, to) = copy_formats(scene, top, dtype);
             (group.from, group.to) = (from, to);
+        }
+    }
+    for &top in &scene.tops {
+        if let Some(rebuilt) = rebuilt_block(scene, top) {
+            group.add_rebuilt(scene, &rebuilt);
         }
     }
     if group.count == 0 {
@@ -88,7 +167,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
             }
         }
     }
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::WeightCasts {
             from: group.from,
             to: group.to,
@@ -116,7 +195,9 @@ fn weight_shapes(scene: &Scene<'_>) -> FxHashSet<Vec<i64>> {
         [(input, _), (filters, _), ..] if input != filters => Some(filters.to_vec()),
         _ => None,
     });
-    shapes.extend(filters.filter(|filters| elements(filters) >= WEIGHT_DIM_MIN * WEIGHT_DIM_MIN));
+    shapes.extend(
+        filters.filter(|filters| element_count(filters) >= WEIGHT_DIM_MIN * WEIGHT_DIM_MIN),
+    );
     // Products of two thin factors (LoRA) have the shape of a weight and are none of an activation.
     for gemm in scene.gemms.iter().filter(|gemm| gemm.k >= WEIGHT_DIM_MIN) {
         shapes.remove(&vec![gemm.m, gemm.k]);
@@ -125,8 +206,37 @@ fn weight_shapes(scene: &Scene<'_>) -> FxHashSet<Vec<i64>> {
     shapes
 }
 
+/// Rows and elements of weights that no activation has as many rows as.
+fn element_counts(scene: &Scene<'_>) -> FxHashSet<(i64, i64)> {
+    let rows: FxHashSet<i64> = scene.gemms.iter().map(|gemm| gemm.m).collect();
+    let weights = scene.gemms.iter().filter(|gemm| {
+        let is_matrix = gemm.groups == 1 && gemm.n >= WEIGHT_DIM_MIN && gemm.k >= WEIGHT_DIM_MIN;
+        is_matrix && !rows.contains(&gemm.n)
+    });
+    weights
+        .map(|gemm| (gemm.n, gemm.n.saturating_mul(gemm.k)))
+        .collect()
+}
+
+/// Whether tensors of these dimensions have together the rows and elements of a weight in more dimensions, as groups of one scale have; of
+/// 8-bit numbers each may hold two or four.
+fn is_reshaped(dims: &[i64], dtype: &str, pieces: usize, counts: &FxHashSet<(i64, i64)>) -> bool {
+    let Some((&rows, rest)) = dims.split_first() else {
+        return false;
+    };
+    let all = rest
+        .iter()
+        .fold(rows.saturating_mul(pieces as i64), |all, &size| {
+            all.saturating_mul(size)
+        });
+    let is_packed = dtype.ends_with("char") || pieces > 1;
+    let packed: &[i64] = if is_packed { &[1, 2, 4] } else { &[1] };
+    let mut numbers = packed.iter().map(|number| all.saturating_mul(*number));
+    rest.len() + usize::from(is_packed) >= 2 && numbers.any(|count| counts.contains(&(rows, count)))
+}
+
 /// Outermost operators that multiply two thin factors to the shape of a weight.
-fn deltas(scene: &Scene<'_>, weights: &FxHashSet<Vec<i64>>) -> FxHashSet<usize> {
+fn low_rank_products(scene: &Scene<'_>, weights: &FxHashSet<Vec<i64>>) -> FxHashSet<usize> {
     let thin = scene.gemms.iter().filter(|gemm| {
         gemm.groups == 1 && gemm.k < WEIGHT_DIM_MIN && weights.contains(&vec![gemm.m, gemm.n])
     });
@@ -137,7 +247,7 @@ fn deltas(scene: &Scene<'_>, weights: &FxHashSet<Vec<i64>>) -> FxHashSet<usize> 
 fn is_copied_from_host(scene: &Scene<'_>, row: usize) -> bool {
     let work = &scene.graph.work()[scene.work_of(row)];
     work.iter().any(|work| match work.row {
-        WorkRow::Copy(copy) => scene.trace.copies.kind[copy as usize] == CopyKind::HOST_TO_DEVICE,
+        DeviceRow::Copy(copy) => scene.trace.copies.kind[copy as usize] == CopyKind::HOST_TO_DEVICE,
         _ => false,
     })
 }
@@ -146,17 +256,17 @@ fn is_convolution(scene: &Scene<'_>, row: usize) -> bool {
     scene.name(row).starts_with("aten::conv")
 }
 
-fn elements(dims: &[i64]) -> i64 {
+fn element_count(dims: &[i64]) -> i64 {
     dims.iter().product()
 }
 
 fn is_converting(scene: &Scene<'_>, top: usize) -> bool {
-    let (from, to) = formats(scene, top, "");
+    let (from, to) = copy_formats(scene, top, "");
     from != to
 }
 
 /// Source and target of the copy inside of an operator.
-fn formats(scene: &Scene<'_>, top: usize, dtype: &str) -> (String, String) {
+fn copy_formats(scene: &Scene<'_>, top: usize, dtype: &str) -> (String, String) {
     let copy = scene
         .rows_in(top)
         .find(|&row| scene.name(row) == "aten::copy_");
@@ -169,7 +279,8 @@ fn formats(scene: &Scene<'_>, top: usize, dtype: &str) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
-    use crate::causes::sketch::Sketch;
+    use super::TENSOR_LIST;
+    use crate::causes::sketch::{Sketch, Tensors};
 
     fn sketch_casts(rows: i64) -> Sketch {
         let mut sketch = Sketch::default();
@@ -239,6 +350,56 @@ mod tests {
         sketch.synchronize();
         let (saved, now) = sketch.diagnose().gain_of("weight_casts").unwrap();
         assert!((0.14..0.2).contains(&saved), "{saved} of {now} ms");
+    }
+
+    /// Products with weights of 4 bits that are unpacked for each, so many rows of them.
+    fn sketch_unpacked(rows: i64) -> Sketch {
+        let packed: &[i64] = &[rows, 1024];
+        let grouped: &[i64] = &[rows, 16, 128];
+        let unpacking: [(&str, Tensors<'_>); 5] = [
+            ("aten::__and__", &[(packed, "unsigned char")]),
+            ("aten::__rshift__", &[(packed, "unsigned char")]),
+            (
+                "aten::stack",
+                &[(packed, TENSOR_LIST), (packed, TENSOR_LIST)],
+            ),
+            ("aten::to", &[(grouped, "unsigned char")]),
+            ("aten::mul", &[(grouped, "c10::BFloat16")]),
+        ];
+        let mut sketch = Sketch::default();
+        for _ in 0..8 {
+            for (name, tensors) in unpacking {
+                sketch.operator(name, tensors, &[("elementwise_kernel", 20)]);
+            }
+            sketch.matrix_product(512, 2048, 8192, 100);
+        }
+        sketch.synchronize();
+        sketch
+    }
+
+    #[test]
+    fn unpacking_weights_in_groups_for_each_product_is_a_cause() {
+        let diagnosed = sketch_unpacked(8192).diagnose();
+        let (saved, now) = diagnosed.gain_of("weight_casts").unwrap();
+        assert!((0.45..0.52).contains(&(saved / now)), "{saved} of {now} ms");
+        assert_eq!(
+            sketch_unpacked(512).diagnose().gain_of("weight_casts"),
+            None
+        );
+    }
+
+    /// An RNN whose weights are filled into a block of memory in every call.
+    #[test]
+    fn weights_copied_into_one_block_in_every_call_are_a_cause() {
+        let mut sketch = Sketch::default();
+        for _ in 0..6 {
+            sketch.recurrent_layer(4 * 1280 * 1280, 60);
+            sketch.matrix_product(32, 1280, 1024, 10);
+        }
+        sketch.synchronize();
+        let diagnosed = sketch.diagnose();
+        let (saved, now) = diagnosed.gain_of("weight_casts").unwrap();
+        assert!((0.4..0.9).contains(&(saved / now)), "{saved} of {now} ms");
     }
 
     #[test]

@@ -1,15 +1,13 @@
 //! Elementwise operators and reductions in FP64.
 
+use crate::thresholds::WIDE_TENSOR_MIN_ELEMENTS;
 use llmprof_units::{DType, Nanos};
 
 use super::cause::CauseKind;
-use super::{Candidate, Scene};
+use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
 
-/// Scalars in FP64 cost nothing.
-const TENSOR_MIN_ELEMENTS: i64 = 1024;
-
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
+pub(super) fn find_wide_operators(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let mut edit = Edit::default();
     let (mut count, mut time, mut longest) = (0, 0, None);
     for &top in &scene.tops {
@@ -17,7 +15,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
         let is_wide = |row: usize| {
             let tensors = scene.tensors(row);
             tensors.iter().any(|(dims, dtype)| {
-                *dtype == "double" && dims.iter().product::<i64>() >= TENSOR_MIN_ELEMENTS
+                *dtype == "double" && dims.iter().product::<i64>() >= WIDE_TENSOR_MIN_ELEMENTS
             })
         };
         let on_device = scene.device_ns(top);
@@ -37,7 +35,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Candidate> {
     let Some((_, row)) = longest else {
         return Vec::new();
     };
-    vec![Candidate {
+    vec![CauseCandidate {
         kind: CauseKind::WideOperators {
             dtype: DType::F64,
             kernels_ns: Nanos(scene.a_step(time)),

@@ -6,33 +6,36 @@ use llmprof_record::run::{PassKind, RunPhase, RunRecord};
 
 use super::facts::{Disturbance, DisturbanceCause, OperatorTime, PhaseFacts, RunFacts, WorkRow};
 use super::mean_pass::MeanPass;
-use super::metric::Metric;
-use super::work::Worked;
+use super::metric::ComparedMetric;
+use super::work::WorkedTrace;
 use crate::analysis::Analysis;
 use crate::latency::{PassMeans, gaps_of};
 use crate::phase_analysis::PhaseAnalysis;
 
 impl RunFacts {
-    /// What a comparison needs of a run.
-    pub fn of(label: &str, path: &str, record: &RunRecord, analysis: &Analysis) -> Self {
+    /// Collects the facts of a run, or of its served load if it has one.
+    pub fn from_analysis(label: &str, path: &str, record: &RunRecord, analysis: &Analysis) -> Self {
         if let (Some(served), Some(serving)) = (&record.load, &analysis.serving) {
             return Self::of_load(label, path, served, analysis, serving);
         }
         let latency = &analysis.latency;
         let kind = latency.measured_in;
         let on_device = analysis.phases.iter().any(|phase| phase.device().is_some());
-        let worked = record.trace().filter(|_| on_device).map(Worked::of);
+        let worked = record
+            .trace()
+            .filter(|_| on_device)
+            .map(WorkedTrace::from_trace);
         let mut facts = Self {
             label: label.to_owned(),
             path: path.to_owned(),
-            traits: traits(record, analysis, worked.as_ref()),
+            traits: collect_traits(record, analysis, worked.as_ref()),
             measured_in: kind.map(PassKind::name).unwrap_or_default().to_owned(),
-            disturbances: disturbances(analysis),
+            disturbances: collect_disturbances(analysis),
             sm_clock_mhz: sm_clock(analysis),
             ..Self::default()
         };
         for (number, _) in kind.into_iter().flat_map(|kind| record.passes_of(kind)) {
-            let means = PassMeans::of(record, number);
+            let means = PassMeans::from_pass(record, number);
             let rate = means.tokens.map(|(tokens, seconds)| tokens / seconds);
             let values = [
                 ("ttft", means.ttft),
@@ -41,7 +44,7 @@ impl RunFacts {
                 ("e2e", means.end_to_end),
                 ("tokens_per_s", rate),
             ];
-            add(&mut facts.passes, values);
+            push_values(&mut facts.passes, values);
         }
         for request in &latency.requests {
             let values = [
@@ -49,14 +52,14 @@ impl RunFacts {
                 ("tpot", request.tpot_ns),
                 ("e2e", request.end_to_end_ns.map(|time| time.0 as f64)),
             ];
-            add(&mut facts.requests, values);
+            push_values(&mut facts.requests, values);
         }
         let measured = kind.into_iter().flat_map(|kind| record.passes_of(kind));
         let gaps = measured
             .flat_map(|(number, _)| record.requests_of(number))
             .flat_map(gaps_of)
             .collect();
-        let gaps = thinned(gaps);
+        let gaps = thin_gaps(gaps);
         if !gaps.is_empty() {
             facts.requests.insert("itl".to_owned(), gaps);
         }
@@ -64,13 +67,13 @@ impl RunFacts {
             ("energy_per_token", energy_per_token(analysis)),
             ("peak_memory", peak_memory(record, analysis)),
         ];
-        add(&mut facts.passes, run_values);
+        push_values(&mut facts.passes, run_values);
         let phases = analysis.phases.iter();
         facts.phases = phases
             .map(|phase| phase_facts(phase, analysis, worked.as_ref()))
             .collect();
         for phase in &facts.phases {
-            let Some(metric) = Metric::of_phase(phase.phase, phase.has_steps) else {
+            let Some(metric) = ComparedMetric::of_phase(phase.phase, phase.has_steps) else {
                 continue;
             };
             // A run with plain passes is judged by them.
@@ -85,43 +88,51 @@ impl RunFacts {
     }
 }
 
-fn add<const N: usize>(values: &mut BTreeMap<String, Vec<f64>>, found: [(&str, Option<f64>); N]) {
-    for (key, value) in found {
+fn push_values<const N: usize>(
+    lists: &mut BTreeMap<String, Vec<f64>>,
+    values: [(&str, Option<f64>); N],
+) {
+    for (key, value) in values {
         if let Some(value) = value.filter(|value| value.is_finite()) {
-            values.entry(key.to_owned()).or_default().push(value);
+            lists.entry(key.to_owned()).or_default().push(value);
         }
     }
 }
 
-/// Most gaps between tokens that are kept of a run: a baseline is a file to commit.
-const MOST_GAPS: usize = 10_000;
+/// Maximum number of gaps between tokens in a run's facts: a baseline is a file to commit.
+const GAPS_MAX: usize = 10_000;
 
-/// Values in order, of many every so manieth: percentiles stay what they are to one in [`MOST_GAPS`].
-pub fn thinned(mut values: Vec<f64>) -> Vec<f64> {
-    values.sort_by(f64::total_cmp);
-    let count = values.len();
-    if count <= MOST_GAPS {
-        return values;
-    }
-    let at = |place: usize| values[place * (count - 1) / (MOST_GAPS - 1)];
-    (0..MOST_GAPS).map(at).collect()
+/// Sorts gaps between tokens and thins them to [`GAPS_MAX`].
+pub fn thin_gaps(values: Vec<f64>) -> Vec<f64> {
+    thin_to(values, GAPS_MAX)
 }
 
-fn traits(
+/// Sorts values and keeps at most `limit` of them at even distances: percentiles stay the same to one in `limit`.
+pub fn thin_to(mut values: Vec<f64>, limit: usize) -> Vec<f64> {
+    values.sort_by(f64::total_cmp);
+    let count = values.len();
+    if count <= limit {
+        return values;
+    }
+    let at = |place: usize| values[place * (count - 1) / (limit - 1)];
+    (0..limit).map(at).collect()
+}
+
+fn collect_traits(
     record: &RunRecord,
     analysis: &Analysis,
-    worked: Option<&Worked<'_>>,
+    worked: Option<&WorkedTrace<'_>>,
 ) -> BTreeMap<String, String> {
     // A profile of others is called by its file where nobody named the model.
     let is_named = record.plan.is_some() || record.model.is_some();
-    let mut found: Vec<(&str, Option<String>)> = vec![
+    let mut traits: Vec<(&str, Option<String>)> = vec![
         ("model", is_named.then(|| analysis.model.clone())),
         ("family", analysis.family.clone()),
         ("device", analysis.device.clone()),
     ];
     if let Some(workload) = &analysis.workload {
         let precision = &workload.precision;
-        found.extend([
+        traits.extend([
             ("batch", Some(workload.batch.to_string())),
             ("prompt_tokens", Some(workload.prompt.to_string())),
             ("new_tokens", Some(workload.new_tokens.to_string())),
@@ -139,40 +150,40 @@ fn traits(
     // The shapes of a trace name its model where nobody did.
     if let Some(shown) = worked.and_then(|worked| worked.structure.shown.as_ref()) {
         let (rows, width) = shown.table;
-        found.push(("embedding_table", Some(format!("{rows} × {width}"))));
+        traits.push(("embedding_table", Some(format!("{rows} × {width}"))));
         let attentions = shown.passes.iter().map(|pass| pass.attentions).max();
         let attentions = attentions.filter(|&calls| calls > 0);
-        found.push(("attention_calls", attentions.map(|calls| calls.to_string())));
+        traits.push(("attention_calls", attentions.map(|calls| calls.to_string())));
     }
     let counted = record.model.as_ref().and_then(|model| model.model.as_ref());
     let parameters = counted.map(|model| model.parameter_count().to_string());
-    found.push(("parameters", parameters));
+    traits.push(("parameters", parameters));
     if let Some(plan) = &record.plan {
         let runtime = format!("{:?}", plan.runtime.kind).to_lowercase();
-        found.push(("runtime", Some(runtime)));
-        found.push((
+        traits.push(("runtime", Some(runtime)));
+        traits.push((
             "threads",
             plan.runtime.threads.map(|count| count.to_string()),
         ));
     }
     if let Some(host) = &record.host {
-        found.push(("cpu", host.cpu.model.clone()));
+        traits.push(("cpu", host.cpu.model.clone()));
         if let Some(nvidia) = &host.nvidia {
-            found.push(("driver", nvidia.driver_version.clone()));
-            found.push(("gpu", nvidia.gpus.first().and_then(|gpu| gpu.name.clone())));
+            traits.push(("driver", nvidia.driver_version.clone()));
+            traits.push(("gpu", nvidia.gpus.first().and_then(|gpu| gpu.name.clone())));
             let limit = nvidia.gpus.first().and_then(|gpu| gpu.power_limit_w);
-            found.push(("power_limit", limit.map(|limit| limit.to_string())));
+            traits.push(("power_limit", limit.map(|limit| limit.to_string())));
         }
         for key in ["torch", "transformers", "cuda"] {
-            found.push((key, host.worker.get(key).cloned()));
+            traits.push((key, host.worker.get(key).cloned()));
         }
     }
     let tool = analysis
         .timeline
         .as_ref()
         .and_then(|trace| trace.tool.clone());
-    found.push(("profiler", tool));
-    found
+    traits.push(("profiler", tool));
+    traits
         .into_iter()
         .filter_map(|(key, value)| Some((key.to_owned(), value?)))
         .collect()
@@ -196,21 +207,21 @@ fn peak_memory(record: &RunRecord, analysis: &Analysis) -> Option<f64> {
 
 fn sm_clock(analysis: &Analysis) -> Option<f64> {
     let phases = &analysis.telemetry.as_ref()?.phases;
-    let of = |wanted: RunPhase| {
+    let clock_in = |wanted: RunPhase| {
         let seen = phases.iter().find(|seen| seen.phase == wanted)?;
         seen.gpus.iter().find_map(|gpu| gpu.sm_clock_mhz)
     };
-    of(RunPhase::Decode).or_else(|| of(RunPhase::Prefill))
+    clock_in(RunPhase::Decode).or_else(|| clock_in(RunPhase::Prefill))
 }
 
-fn disturbances(analysis: &Analysis) -> Vec<Disturbance> {
+fn collect_disturbances(analysis: &Analysis) -> Vec<Disturbance> {
     let Some(telemetry) = &analysis.telemetry else {
         return Vec::new();
     };
-    let mut found = Vec::new();
+    let mut disturbances = Vec::new();
     let mut note = |cause, share: f64| {
         if share > 0.0 {
-            found.push(Disturbance { cause, share });
+            disturbances.push(Disturbance { cause, share });
         }
     };
     if let Some(used) = &telemetry.processors {
@@ -231,24 +242,24 @@ fn disturbances(analysis: &Analysis) -> Vec<Disturbance> {
         DisturbanceCause::GpuThrottled,
         throttled.fold(0.0, f64::max),
     );
-    found
+    disturbances
 }
 
 fn phase_facts(
     phase: &PhaseAnalysis,
     analysis: &Analysis,
-    worked: Option<&Worked<'_>>,
+    worked: Option<&WorkedTrace<'_>>,
 ) -> PhaseFacts {
-    let (count, has_steps) = steps(phase, analysis);
+    let (count, has_steps) = count_steps(phase, analysis);
     let steps = count as f64;
     let per_step = |time: llmprof_units::Nanos| time.0 as f64 / steps;
     let waterfall = &phase.waterfall;
-    let work = worked.and_then(|worked| worked.phase(phase, steps));
+    let work = worked.and_then(|worked| worked.phase_work(phase, steps));
     let (mut rows, sequence) = match work {
         Some(work) => (work.rows, work.sequence),
         None => (host_work(phase, steps), Vec::new()),
     };
-    close(&mut rows, per_step(waterfall.sum_ns));
+    add_remainder(&mut rows, per_step(waterfall.sum_ns));
     let traced = phase.traced.as_ref();
     let mut step_ns: Vec<f64> = traced
         .iter()
@@ -275,7 +286,7 @@ fn phase_facts(
         busy_ns: per_step(waterfall.busy_ns),
         idle_ns: per_step(waterfall.idle_ns),
         overlap_ns: per_step(waterfall.overlap_ns),
-        parts: parts(phase, steps),
+        parts: waterfall_parts(phase, steps),
         idle_causes: causes
             .map(|cause| (cause.name.clone(), per_step(cause.time_ns)))
             .collect(),
@@ -293,12 +304,12 @@ fn phase_facts(
         work: rows,
         sequence,
         step_ns,
-        pass_shape: worked.and_then(|worked| MeanPass::of(phase, &worked.structure)),
+        pass_shape: worked.and_then(|worked| MeanPass::from_phase(phase, &worked.structure)),
     }
 }
 
 /// Parts of the waterfall by key. They sum to the wall time.
-fn parts(phase: &PhaseAnalysis, steps: f64) -> Vec<(String, f64)> {
+fn waterfall_parts(phase: &PhaseAnalysis, steps: f64) -> Vec<(String, f64)> {
     let waterfall = &phase.waterfall;
     let mut parts = match (waterfall.roofline_ns, waterfall.inefficiency_ns) {
         (Some(roofline), Some(rest)) => {
@@ -320,8 +331,9 @@ fn parts(phase: &PhaseAnalysis, steps: f64) -> Vec<(String, f64)> {
         .collect()
 }
 
-/// Steps of decode that the profiled time is of, and true; ranges and false where there are no steps. A prefill is a step.
-fn steps(phase: &PhaseAnalysis, analysis: &Analysis) -> (u64, bool) {
+/// The number of decode steps that the profiled time covers, and true; without steps the number of ranges, and false. A prefill is a
+/// step.
+fn count_steps(phase: &PhaseAnalysis, analysis: &Analysis) -> (u64, bool) {
     let is_prefill = phase.phase == RunPhase::Prefill;
     let Some(traced) = &phase.traced else {
         return (1, is_prefill);
@@ -360,22 +372,22 @@ fn host_work(phase: &PhaseAnalysis, steps: f64) -> Vec<WorkRow> {
         row(&group.name, kind, group.calls, group.measured_ns.0)
     });
     let unmatched = phase.unmatched.iter();
-    let unmatched = unmatched.map(|found| {
+    let unmatched = unmatched.map(|operator| {
         row(
-            &found.path,
-            found.found.clone(),
-            found.calls,
-            found.time_ns.0,
+            &operator.path,
+            operator.found.clone(),
+            operator.calls,
+            operator.time_ns.0,
         )
     });
     matched.chain(unmatched).collect()
 }
 
-/// The name of the row for what no other row holds.
+/// Name of the row for the time that no other row holds.
 pub const OTHER_WORK: &str = "(other)";
 
-/// Lets rows sum to `sum`: what lists of the analysis leave out is a row of its own.
-fn close(rows: &mut Vec<WorkRow>, sum: f64) {
+/// Adds a row [`OTHER_WORK`] for the time that the lists of the analysis leave out, so that rows sum to `sum`.
+fn add_remainder(rows: &mut Vec<WorkRow>, sum: f64) {
     let listed: f64 = rows.iter().map(|row| row.time_ns).sum();
     let rest = sum - listed;
     if rest.abs() > 0.5 {
@@ -395,11 +407,11 @@ mod tests {
     #[test]
     fn thinned_values_keep_their_percentiles() {
         let values: Vec<f64> = (0..100_001).rev().map(f64::from).collect();
-        let kept = thinned(values);
-        assert_eq!(kept.len(), MOST_GAPS);
-        assert_eq!((kept[0], kept[MOST_GAPS - 1]), (0.0, 100_000.0));
-        let p99 = kept[MOST_GAPS * 99 / 100];
+        let kept = thin_gaps(values);
+        assert_eq!(kept.len(), GAPS_MAX);
+        assert_eq!((kept[0], kept[GAPS_MAX - 1]), (0.0, 100_000.0));
+        let p99 = kept[GAPS_MAX * 99 / 100];
         assert!((p99 / 99_000.0 - 1.0).abs() < 1e-3, "{p99}");
-        assert_eq!(thinned(vec![2.0, 1.0]), [1.0, 2.0]);
+        assert_eq!(thin_gaps(vec![2.0, 1.0]), [1.0, 2.0]);
     }
 }

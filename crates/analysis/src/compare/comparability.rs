@@ -1,4 +1,4 @@
-//! What differs between two runs beside what is measured, and what cannot be compared for it.
+//! Traits that differ between two runs, and the metrics that cannot be compared because of them.
 
 use llmprof_record::run::RunPhase;
 use llmprof_units::format_significant;
@@ -6,22 +6,22 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::facts::RunFacts;
-use super::metric::Metric;
+use super::metric::ComparedMetric;
+use crate::thresholds::{OVERHEAD_MAX_RATIO, SAME_CONTEXT_MAX_RATIO, SAME_PASS_MAX_RATIO};
 
-/// A trait that differs.
+/// A trait of the runs that differs between the sides.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
-#[schemars(rename = "TraitDifference")]
-pub struct Difference {
+pub struct TraitDifference {
     /// `model`, `device`, `driver`, `dtype`, `batch`, …
     pub what: String,
-    /// Value of side A.
+    /// The trait on side A.
     pub a: String,
-    /// Value of side B.
+    /// The trait on side B.
     pub b: String,
 }
 
-/// In the order in which they matter.
-const ORDER: [&str; 28] = [
+/// Traits in the order in which they matter.
+const TRAIT_ORDER: [&str; 28] = [
     "measured_in",
     "model",
     "family",
@@ -52,28 +52,24 @@ const ORDER: [&str; 28] = [
     "profiler",
 ];
 
-/// Profiling overhead that differs by more than this factor is named.
-const OVERHEAD_FACTOR: f64 = 1.1;
-
-/// Passes whose sequences, or tokens of a prompt, differ by more than this factor do other work.
-const OTHER_PASS_FACTOR: f64 = 1.02;
-/// A longer context costs a decode step less than proportionally, and two recordings of one program rarely cover the same steps.
-const OTHER_CONTEXT_FACTOR: f64 = 1.1;
-
-/// Everything that differs, the most important first. What only one side knows is not a difference.
-pub(super) fn differences(a: &RunFacts, b: &RunFacts) -> Vec<Difference> {
-    let mut found = Vec::new();
+/// All traits that differ, the most important first. A trait that only one side states is not a difference.
+pub(super) fn list_differences(a: &RunFacts, b: &RunFacts) -> Vec<TraitDifference> {
+    let mut differences = Vec::new();
     if a.measured_in != b.measured_in {
-        found.push(difference("measured_in", &a.measured_in, &b.measured_in));
+        differences.push(trait_difference(
+            "measured_in",
+            &a.measured_in,
+            &b.measured_in,
+        ));
     }
     for (key, left) in &a.traits {
         if let Some(right) = b.traits.get(key).filter(|right| *right != left) {
-            found.push(difference(key, left, right));
+            differences.push(trait_difference(key, left, right));
         }
     }
-    add_other_passes(&mut found, a, b);
-    let place = |key: &str| ORDER.iter().position(|known| *known == key);
-    found.sort_by_key(|one| place(&one.what).unwrap_or(ORDER.len()));
+    add_other_passes(&mut differences, a, b);
+    let place = |key: &str| TRAIT_ORDER.iter().position(|known| *known == key);
+    differences.sort_by_key(|one| place(&one.what).unwrap_or(TRAIT_ORDER.len()));
     for phase in &a.phases {
         let other = b.phase_like(phase);
         let ratios = phase
@@ -83,16 +79,20 @@ pub(super) fn differences(a: &RunFacts, b: &RunFacts) -> Vec<Difference> {
             continue;
         };
         let factor = (left / right).max(right / left);
-        if factor > OVERHEAD_FACTOR {
+        if factor > OVERHEAD_MAX_RATIO {
             let text = |ratio: f64| format!("{} {ratio:.2}×", phase.name);
-            found.push(difference("profiling_overhead", &text(left), &text(right)));
+            differences.push(trait_difference(
+                "profiling_overhead",
+                &text(left),
+                &text(right),
+            ));
         }
     }
-    found
+    differences
 }
 
-/// What the passes of both sides show, where nothing that is stated of the runs says it already.
-fn add_other_passes(found: &mut Vec<Difference>, a: &RunFacts, b: &RunFacts) {
+/// Adds differences of batch and tokens that the passes show and no stated trait covers.
+fn add_other_passes(differences: &mut Vec<TraitDifference>, a: &RunFacts, b: &RunFacts) {
     let shapes = |phase: RunPhase| {
         let left = a.phase(phase)?.pass_shape?;
         Some((left, b.phase(phase)?.pass_shape?))
@@ -103,34 +103,36 @@ fn add_other_passes(found: &mut Vec<Difference>, a: &RunFacts, b: &RunFacts) {
             RunPhase::Prefill,
             "prefill_batch",
             "prompt_tokens",
-            OTHER_PASS_FACTOR,
+            SAME_PASS_MAX_RATIO,
         ),
         (
             RunPhase::Decode,
             "decode_batch",
             "decode_context",
-            OTHER_CONTEXT_FACTOR,
+            SAME_CONTEXT_MAX_RATIO,
         ),
     ] {
         let Some((left, right)) = shapes(phase) else {
             continue;
         };
-        let is_stated = |found: &[Difference], what: &str| found.iter().any(|one| one.what == what);
-        if !is_stated(found, "batch")
-            && is_other(left.sequences, right.sequences, OTHER_PASS_FACTOR)
+        let is_stated = |differences: &[TraitDifference], what: &str| {
+            differences.iter().any(|one| one.what == what)
+        };
+        if !is_stated(differences, "batch")
+            && is_other(left.sequences, right.sequences, SAME_PASS_MAX_RATIO)
         {
             let [a, b] = [left.sequences, right.sequences].map(format_significant);
-            let mut known = found.iter_mut();
+            let mut known = differences.iter_mut();
             match known.find(|one| one.what == "prefill_batch" && one.a == a && one.b == b) {
                 Some(of_prefill) => "batch".clone_into(&mut of_prefill.what),
-                None => found.push(difference(batch, &a, &b)),
+                None => differences.push(trait_difference(batch, &a, &b)),
             }
         }
         if let Some((a, b)) = left.tokens.zip(right.tokens)
-            && !is_stated(found, "prompt_tokens")
+            && !is_stated(differences, "prompt_tokens")
             && is_other(a, b, factor)
         {
-            found.push(difference(
+            differences.push(trait_difference(
                 tokens,
                 &format_significant(a),
                 &format_significant(b),
@@ -139,18 +141,21 @@ fn add_other_passes(found: &mut Vec<Difference>, a: &RunFacts, b: &RunFacts) {
     }
 }
 
-fn difference(what: &str, a: &str, b: &str) -> Difference {
-    Difference {
+fn trait_difference(what: &str, a: &str, b: &str) -> TraitDifference {
+    TraitDifference {
         what: what.to_owned(),
         a: a.to_owned(),
         b: b.to_owned(),
     }
 }
 
-/// The trait for which a metric is not of the same work on both sides; nothing where it is.
-pub(super) fn other_work(metric: Metric, found: &[Difference]) -> Option<String> {
-    let differs = |what: &str| found.iter().any(|difference| difference.what == what);
-    // A profiler's overhead is in one of them.
+/// The trait that makes a metric one of different work on the two sides; `None` if the work is the same.
+pub(super) fn other_work(
+    metric: ComparedMetric,
+    differences: &[TraitDifference],
+) -> Option<String> {
+    let differs = |what: &str| differences.iter().any(|difference| difference.what == what);
+    // One of the two contains the overhead of a profiler.
     if metric.is_speed && !metric.is_of_profiled_pass && differs("measured_in") {
         return Some("measured_in".to_owned());
     }
@@ -207,7 +212,7 @@ mod tests {
     #[test]
     fn everything_that_differs_is_named_the_most_important_first() {
         let with = |value: &str| ALL.map(|key| (key.to_owned(), value.to_owned()));
-        let of = |value: &str, overhead| {
+        let run_with = |value: &str, overhead| {
             let traits = with(value);
             let traits: Vec<(&str, &str)> = traits
                 .iter()
@@ -215,17 +220,30 @@ mod tests {
                 .collect();
             run(&traits, "plain", overhead)
         };
-        let found = differences(&of("x", 1.0), &of("y", 1.5));
-        let names: Vec<&str> = found.iter().map(|one| one.what.as_str()).collect();
+        let differences = list_differences(&run_with("x", 1.0), &run_with("y", 1.5));
+        let names: Vec<&str> = differences.iter().map(|one| one.what.as_str()).collect();
         assert_eq!(names, [&ALL[..], &["profiling_overhead"]].concat());
-        assert_eq!((found[0].a.as_str(), found[0].b.as_str()), ("x", "y"));
-        assert_eq!(differences(&of("x", 1.0), &of("x", 1.05)), []);
-        // What one side does not know is no difference.
         assert_eq!(
-            differences(&run(&[("driver", "580")], "plain", 1.0), &of("x", 1.0))[0].what,
+            (differences[0].a.as_str(), differences[0].b.as_str()),
+            ("x", "y")
+        );
+        assert_eq!(
+            list_differences(&run_with("x", 1.0), &run_with("x", 1.05)),
+            []
+        );
+        // A trait that one side lacks is not a difference.
+        assert_eq!(
+            list_differences(
+                &run(&[("driver", "580")], "plain", 1.0),
+                &run_with("x", 1.0)
+            )[0]
+            .what,
             "driver"
         );
-        assert_eq!(differences(&run(&[], "plain", 1.0), &of("x", 1.0)), []);
+        assert_eq!(
+            list_differences(&run(&[], "plain", 1.0), &run_with("x", 1.0)),
+            []
+        );
     }
 
     #[test]
@@ -237,7 +255,10 @@ mod tests {
             ("device", "h200"),
         ];
         let excluded = |key: &str, a: &RunFacts, b: &RunFacts| {
-            other_work(Metric::by_key(key).unwrap(), &differences(a, b))
+            other_work(
+                ComparedMetric::by_key(key).unwrap(),
+                &list_differences(a, b),
+            )
         };
         let one = run(&base, "plain", 1.0);
         let changed = |key: &str| {
@@ -257,8 +278,8 @@ mod tests {
             // Another device is what a comparison may be about: it is named, and the metric stands.
             ("device", "tpot", false),
         ] {
-            let found = excluded(metric, &one, &changed(key));
-            assert_eq!(found.is_some(), is_left_out, "{key} {metric}: {found:?}");
+            let other = excluded(metric, &one, &changed(key));
+            assert_eq!(other.is_some(), is_left_out, "{key} {metric}: {other:?}");
         }
         let traced = run(&base, "trace", 1.0);
         assert_eq!(
@@ -278,8 +299,8 @@ mod tests {
             ("new_tokens", "decode_phase", true),
             ("new_tokens", "prefill_step", false),
         ] {
-            let found = excluded(metric, &one, &changed(key));
-            assert_eq!(found.is_some(), is_left_out, "{key} {metric}: {found:?}");
+            let other = excluded(metric, &one, &changed(key));
+            assert_eq!(other.is_some(), is_left_out, "{key} {metric}: {other:?}");
         }
     }
 
@@ -295,8 +316,8 @@ mod tests {
         let named = |phase, (a, b): (f64, f64), tokens: Option<(f64, f64)>| -> Vec<String> {
             let one = shaped(phase, a, tokens.map(|(a, _)| a));
             let other = shaped(phase, b, tokens.map(|(_, b)| b));
-            let found = differences(&one, &other).into_iter();
-            found.map(|one| one.what).collect()
+            let differences = list_differences(&one, &other).into_iter();
+            differences.map(|one| one.what).collect()
         };
         let (prefill, decode) = (RunPhase::Prefill, RunPhase::Decode);
         let lengths = Some((512.0, 3072.0));
@@ -315,9 +336,9 @@ mod tests {
             facts.phases.extend(decoded.phases);
             facts
         };
-        let found = differences(&both(4.0), &both(32.0));
-        assert_eq!(found, [difference("batch", "4", "32")]);
-        // What is stated is not said twice.
+        let differences = list_differences(&both(4.0), &both(32.0));
+        assert_eq!(differences, [trait_difference("batch", "4", "32")]);
+        // A stated trait is not repeated for the passes.
         let mut one = shaped(prefill, 4.0, Some(512.0));
         let mut other = shaped(prefill, 32.0, Some(3072.0));
         for (facts, batch, prompt) in [(&mut one, "4", "512"), (&mut other, "32", "3072")] {
@@ -325,8 +346,8 @@ mod tests {
             let stated = stated.map(|(key, value)| (key.to_owned(), value.to_owned()));
             facts.traits.extend(stated);
         }
-        let found = differences(&one, &other).into_iter();
-        let found: Vec<String> = found.map(|one| one.what).collect();
-        assert_eq!(found, ["batch", "prompt_tokens"]);
+        let differences = list_differences(&one, &other).into_iter();
+        let differences: Vec<String> = differences.map(|one| one.what).collect();
+        assert_eq!(differences, ["batch", "prompt_tokens"]);
     }
 }

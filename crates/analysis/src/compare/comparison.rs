@@ -1,30 +1,30 @@
-//! Two sides beside each other.
+//! Comparison of the runs of two sides.
 
 use llmprof_units::stats::median;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::bootstrap::{centres, paired, unpaired, unpaired_medians};
-use super::comparability::{Difference, differences, other_work};
-use super::explanation::{Explanation, explain, explain_phase};
+use super::bootstrap::{central_values, paired_interval, unpaired_interval, unpaired_medians};
+use super::comparability::{TraitDifference, list_differences, other_work};
+use super::explanation::{Explanation, explain_metric, explain_phase};
 use super::facts::{OperatorTime, PhaseFacts, RunFacts};
-use super::metric::{Metric, Unit};
-use super::replaced::{Change, changes};
+use super::metric::{ComparedMetric, MetricUnit};
+use super::replaced::{WorkChange, find_changes};
 use super::rounds::{Rounds, is_disturbed};
 use super::verdict::{Verdict, rounds_needed};
-use crate::stats::Distribution;
+use crate::row_order::sort_descending_f64;
+use crate::stats::ValueDistribution;
 
-/// How to compare.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
+pub struct CompareOptions {
     /// The relative difference that does not matter.
     pub resolution: f64,
     /// Whether the runs of both sides took turns, so that equal places are rounds.
     pub interleaved: bool,
 }
 
-impl Default for Options {
+impl Default for CompareOptions {
     fn default() -> Self {
         Self {
             resolution: 0.02,
@@ -36,21 +36,21 @@ impl Default for Options {
 /// What differs between two sides, and why. Keys are stable.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Comparison {
-    /// Version of this layout.
+    /// Version of the layout of this file.
     pub schema_version: u32,
-    /// The first side.
+    /// The side that the other is compared with.
     pub a: SideFacts,
-    /// The second side.
+    /// The side that is judged: ratios are B ÷ A.
     pub b: SideFacts,
     /// Relative difference that does not matter.
     pub resolution: f64,
     /// Whether both sides hold the same recordings.
     pub is_same_recording: bool,
-    /// What differs beside what is measured.
-    pub differences: Vec<Difference>,
+    /// Traits of the runs that differ, the most important first.
+    pub differences: Vec<TraitDifference>,
     /// Absent where runs did not take turns.
     pub rounds: Option<Rounds>,
-    /// Metrics, the headline first.
+    /// Metrics that both sides have, the headline first.
     pub metrics: Vec<MetricComparison>,
     /// Of the headline metrics, the first first.
     pub explanations: Vec<Explanation>,
@@ -58,12 +58,12 @@ pub struct Comparison {
     pub phases: Vec<PhaseComparison>,
 }
 
-/// One side.
+/// The runs of one side.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SideFacts {
-    /// Name of the side.
+    /// Name of the side as the user gave it.
     pub label: String,
-    /// Run directories and files.
+    /// Run directories or files of the side.
     pub runs: Vec<String>,
     /// `plain`, `captured`, `load`, or empty.
     pub measured_in: String,
@@ -71,7 +71,7 @@ pub struct SideFacts {
     pub first_finding: Option<String>,
 }
 
-/// What an interval is resampled from.
+/// The values that an interval is resampled from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IntervalBasis {
@@ -85,18 +85,18 @@ pub enum IntervalBasis {
     Single,
     /// Requests of one load a side: likewise. `a` and `b` are medians over them.
     Requests,
-    /// There is none.
+    /// The metric has no interval.
     None,
 }
 
 /// One metric on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MetricComparison {
-    /// Name of the metric.
+    /// Key of the metric, as `tpot`.
     pub metric: &'static str,
     /// Unit of `a` and `b`.
-    pub unit: Unit,
-    /// Medians.
+    pub unit: MetricUnit,
+    /// The value that stands for side A: a median, or the estimate that `ratio` is formed from.
     pub a: Option<f64>,
     /// What stands for side B.
     pub b: Option<f64>,
@@ -106,9 +106,9 @@ pub struct MetricComparison {
     pub ci_low: Option<f64>,
     /// Upper end of the 95 % confidence interval of `ratio`.
     pub ci_high: Option<f64>,
-    /// What the interval says.
+    /// The conclusion that the interval allows about the difference.
     pub verdict: Verdict,
-    /// What the interval is resampled from.
+    /// The values that the interval is resampled from.
     pub basis: IntervalBasis,
     /// Values that the interval rests on, per side.
     pub values: usize,
@@ -123,13 +123,13 @@ pub struct MetricComparison {
 /// One phase on both sides, ns per step.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PhaseComparison {
-    /// Name of the phase.
+    /// Name of the phase as the report shows it.
     pub phase: String,
     /// Whether its work is that of a GPU.
     pub on_device: bool,
     /// What differs in the work, where the sides cannot be compared for it: the tables describe each side and explain nothing.
     pub excluded_for: Option<String>,
-    /// Profiled pass.
+    /// Wall time of side A in the profiled pass.
     pub a_wall_ns: f64,
     /// Wall time of side B in the profiled pass.
     pub b_wall_ns: f64,
@@ -137,18 +137,18 @@ pub struct PhaseComparison {
     pub a_plain_ns: Option<f64>,
     /// Wall time of side B without a profiler.
     pub b_plain_ns: Option<f64>,
-    /// Parts of the waterfall.
+    /// The waterfall's parts on both sides.
     pub parts: Vec<PartComparison>,
-    /// Idle time by cause.
+    /// Idle time of both sides by cause.
     pub idle_causes: Vec<PartComparison>,
-    /// Operators of the model.
+    /// Operators of the model on both sides.
     pub operators: Vec<PartComparison>,
     /// Kernels, or operators of a host: what replaced what, the largest difference first.
-    pub kernels: Vec<Change>,
+    pub kernels: Vec<WorkChange>,
     /// Times of single steps of side A.
-    pub steps_a: Option<Distribution>,
+    pub steps_a: Option<ValueDistribution>,
     /// Times of single steps of side B.
-    pub steps_b: Option<Distribution>,
+    pub steps_b: Option<ValueDistribution>,
     /// Of the wall time; parts sum to the difference.
     pub explanation: Explanation,
 }
@@ -156,26 +156,26 @@ pub struct PhaseComparison {
 /// Something that both sides may have, ns per step.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PartComparison {
-    /// Name of the part.
+    /// Name of the part, cause or operator.
     pub name: String,
     /// Time of side A in a step; null where it has no such part.
     pub a_ns: Option<f64>,
     /// Time of side B in a step; null where it has no such part.
     pub b_ns: Option<f64>,
-    /// B − A.
+    /// Time of side B less that of side A, per step.
     pub delta_ns: f64,
 }
 
 impl Comparison {
     pub const SCHEMA_VERSION: u32 = 1;
 
-    /// Compares the runs of two sides; the phases are those of the first run that was profiled. Nothing where a side has no run.
-    pub fn of(a: &[RunFacts], b: &[RunFacts], options: Options) -> Option<Self> {
-        let (first, second) = (profiled(a)?, profiled(b)?);
-        let differences = differences(first, second);
-        let rounds = options.interleaved.then(|| Rounds::of(a, b));
+    /// Compares the runs of two sides; the phases are those of the first run that was profiled. `None` if a side has no run.
+    pub fn between(a: &[RunFacts], b: &[RunFacts], options: CompareOptions) -> Option<Self> {
+        let (first, second) = (profiled_run(a)?, profiled_run(b)?);
+        let differences = list_differences(first, second);
+        let rounds = options.interleaved.then(|| Rounds::from_runs(a, b));
         let is_same_recording = a.len() == b.len() && a.iter().zip(b).all(is_same_run);
-        let mut metrics: Vec<MetricComparison> = Metric::ALL
+        let mut metrics: Vec<MetricComparison> = ComparedMetric::ALL
             .iter()
             .filter_map(|&metric| {
                 compare_metric(metric, a, b, rounds.as_ref(), &differences, options)
@@ -189,19 +189,19 @@ impl Comparison {
         order_by_change(&mut metrics);
         let explanations: Vec<Explanation> = metrics
             .iter()
-            .filter(|found| found.verdict != Verdict::NotComparable)
-            .filter_map(|found| {
-                let a_value = found.a?;
-                let b_value = a_value * found.ratio?;
-                explain(found.metric, (a_value, b_value), first, second)
+            .filter(|metric| metric.verdict != Verdict::NotComparable)
+            .filter_map(|metric| {
+                let a_value = metric.a?;
+                let b_value = a_value * metric.ratio?;
+                explain_metric(metric.metric, (a_value, b_value), first, second)
             })
             .collect();
         Some(Self {
             schema_version: Self::SCHEMA_VERSION,
-            a: side(a, first),
-            b: side(b, second),
+            a: side_facts(a, first),
+            b: side_facts(b, second),
             resolution: options.resolution,
-            phases: phases(first, second, &differences, &explanations),
+            phases: compare_phases(first, second, &differences, &explanations),
             is_same_recording,
             differences,
             rounds,
@@ -211,23 +211,23 @@ impl Comparison {
     }
 
     pub fn metric(&self, key: &str) -> Option<&MetricComparison> {
-        self.metrics.iter().find(|found| found.metric == key)
+        self.metrics.iter().find(|metric| metric.metric == key)
     }
 
     /// The first metric that has a verdict, else the first.
     pub fn headline(&self) -> Option<&MetricComparison> {
-        let judged = |found: &&MetricComparison| found.verdict != Verdict::NotComparable;
+        let judged = |metric: &&MetricComparison| metric.verdict != Verdict::NotComparable;
         self.metrics.iter().find(judged).or(self.metrics.first())
     }
 }
 
 /// The run whose phases stand for the side.
-fn profiled(runs: &[RunFacts]) -> Option<&RunFacts> {
+fn profiled_run(runs: &[RunFacts]) -> Option<&RunFacts> {
     let has_phases = |run: &&RunFacts| !run.phases.is_empty();
     runs.iter().find(has_phases).or(runs.first())
 }
 
-fn side(runs: &[RunFacts], first: &RunFacts) -> SideFacts {
+fn side_facts(runs: &[RunFacts], first: &RunFacts) -> SideFacts {
     SideFacts {
         label: first.label.clone(),
         runs: runs.iter().map(|run| run.path.clone()).collect(),
@@ -237,23 +237,23 @@ fn side(runs: &[RunFacts], first: &RunFacts) -> SideFacts {
 }
 
 /// The median of a run's passes.
-fn of_run(run: &RunFacts, metric: Metric) -> Option<f64> {
+fn run_median(run: &RunFacts, metric: ComparedMetric) -> Option<f64> {
     let mut values = run.passes.get(metric.key)?.clone();
     median(&mut values).filter(|value| value.is_finite())
 }
 
 fn compare_metric(
-    metric: Metric,
+    metric: ComparedMetric,
     a: &[RunFacts],
     b: &[RunFacts],
     rounds: Option<&Rounds>,
-    differences: &[Difference],
-    options: Options,
+    differences: &[TraitDifference],
+    options: CompareOptions,
 ) -> Option<MetricComparison> {
-    let counts = |round: usize| rounds.is_none_or(|rounds| rounds.counts(round));
+    let counts = |round: usize| rounds.is_none_or(|rounds| rounds.is_counted(round));
     let of_side = |runs: &[RunFacts]| -> Vec<Option<f64>> {
         let counted = runs.iter().enumerate().filter(|(round, _)| counts(*round));
-        counted.map(|(_, run)| of_run(run, metric)).collect()
+        counted.map(|(_, run)| run_median(run, metric)).collect()
     };
     let (runs_a, runs_b) = (of_side(a), of_side(b));
     let flat = |runs: &[Option<f64>]| runs.iter().flatten().copied().collect::<Vec<f64>>();
@@ -266,25 +266,25 @@ fn compare_metric(
             .zip(&runs_b)
             .filter_map(|(a, b)| Some(((*a)?, (*b)?)))
             .collect();
-        (paired(&pairs), IntervalBasis::Rounds, pairs.len())
+        (paired_interval(&pairs), IntervalBasis::Rounds, pairs.len())
     } else if known_a.len() > 1 && known_b.len() > 1 {
         let least = known_a.len().min(known_b.len());
-        let interval = unpaired(&known_a, &known_b);
-        if let Some(found) = interval.and_then(|_| centres(&known_a, &known_b)) {
-            values_of_sides = found;
+        let interval = unpaired_interval(&known_a, &known_b);
+        if let Some(values) = interval.and_then(|_| central_values(&known_a, &known_b)) {
+            values_of_sides = values;
         }
         (interval, IntervalBasis::Runs, least)
     } else {
-        let (passes_a, passes_b) = (passes(metric, a), passes(metric, b));
+        let (passes_a, passes_b) = (pass_values(metric, a), pass_values(metric, b));
         let least = passes_a.len().min(passes_b.len());
         let basis = basis_of_one(metric, a, b);
         if basis == IntervalBasis::Requests {
             // What the benchmark itself reports of a load.
             (unpaired_medians(&passes_a, &passes_b), basis, least)
         } else {
-            let interval = unpaired(&passes_a, &passes_b);
-            if let Some(found) = interval.and_then(|_| centres(&passes_a, &passes_b)) {
-                values_of_sides = found;
+            let interval = unpaired_interval(&passes_a, &passes_b);
+            if let Some(values) = interval.and_then(|_| central_values(&passes_a, &passes_b)) {
+                values_of_sides = values;
             }
             (interval, basis, least)
         }
@@ -295,11 +295,11 @@ fn compare_metric(
     let verdict = match &excluded_for {
         Some(_) => Verdict::NotComparable,
         None if disturbed => Verdict::CannotTell,
-        None => Verdict::of(metric, interval, options.resolution),
+        None => Verdict::from_interval(metric, interval, options.resolution),
     };
     let needed = interval
         .filter(|_| verdict == Verdict::CannotTell && basis == IntervalBasis::Rounds)
-        .map(|found| rounds_needed(found, values, options.resolution));
+        .map(|interval| rounds_needed(interval, values, options.resolution));
     let ratio = value_b / value_a;
     Some(MetricComparison {
         metric: metric.key,
@@ -307,11 +307,11 @@ fn compare_metric(
         a: Some(value_a),
         b: Some(value_b),
         ratio: interval
-            .map(|found| found.ratio)
+            .map(|interval| interval.ratio)
             .or(Some(ratio).filter(|ratio| ratio.is_finite()))
             .filter(|_| excluded_for.is_none()),
-        ci_low: interval.map(|found| found.low),
-        ci_high: interval.map(|found| found.high),
+        ci_low: interval.map(|interval| interval.low),
+        ci_high: interval.map(|interval| interval.high),
         verdict,
         basis: if interval.is_some() {
             basis
@@ -326,13 +326,13 @@ fn compare_metric(
 }
 
 /// The values of all passes of a side.
-fn passes(metric: Metric, runs: &[RunFacts]) -> Vec<f64> {
+fn pass_values(metric: ComparedMetric, runs: &[RunFacts]) -> Vec<f64> {
     let values = runs.iter().filter_map(|run| run.passes.get(metric.key));
     values.flatten().copied().collect()
 }
 
 /// What the interval of one run a side rests on.
-fn basis_of_one(metric: Metric, a: &[RunFacts], b: &[RunFacts]) -> IntervalBasis {
+fn basis_of_one(metric: ComparedMetric, a: &[RunFacts], b: &[RunFacts]) -> IntervalBasis {
     let is_load = |runs: &[RunFacts]| runs.iter().all(|run| run.measured_in == "load");
     if is_load(a) && is_load(b) {
         IntervalBasis::Requests
@@ -359,40 +359,45 @@ fn order_by_change(metrics: &mut [MetricComparison]) {
     if metrics.iter().any(has_interval) {
         return;
     }
-    let size = |metric: &MetricComparison| metric.ratio.map_or(-1.0, |ratio| ratio.ln().abs());
-    metrics.sort_by(|a, b| size(b).total_cmp(&size(a)));
+    sort_descending_f64(metrics, |metric| {
+        metric.ratio.map_or(-1.0, |ratio| ratio.ln().abs())
+    });
 }
 
 /// Phases that both sides have, those of the headlines first.
-fn phases(
+fn compare_phases(
     a: &RunFacts,
     b: &RunFacts,
-    differences: &[Difference],
+    differences: &[TraitDifference],
     explanations: &[Explanation],
 ) -> Vec<PhaseComparison> {
     let pairs = a
         .phases
         .iter()
         .filter_map(|phase| Some((phase, b.phase_like(phase)?)));
-    let mut found: Vec<PhaseComparison> = pairs
+    let mut phases: Vec<PhaseComparison> = pairs
         .map(|(a, b)| compare_phase(a, b, differences))
         .collect();
     let place = |phase: &PhaseComparison| {
         let mut explained = explanations.iter();
         explained.position(|known| known.phase == phase.phase)
     };
-    found.sort_by_key(|phase| place(phase).unwrap_or(usize::MAX));
-    found
+    phases.sort_by_key(|phase| place(phase).unwrap_or(usize::MAX));
+    phases
 }
 
-fn compare_phase(a: &PhaseFacts, b: &PhaseFacts, differences: &[Difference]) -> PhaseComparison {
-    let metric = Metric::of_phase(a.phase, a.has_steps && b.has_steps);
+fn compare_phase(
+    a: &PhaseFacts,
+    b: &PhaseFacts,
+    differences: &[TraitDifference],
+) -> PhaseComparison {
+    let metric = ComparedMetric::of_phase(a.phase, a.has_steps && b.has_steps);
     let operators = |phase: &PhaseFacts| -> Vec<(String, f64)> {
-        let of = |row: &OperatorTime| (row.name.clone(), row.time_ns);
-        phase.operators.iter().map(of).collect()
+        let named_time = |row: &OperatorTime| (row.name.clone(), row.time_ns);
+        phase.operators.iter().map(named_time).collect()
     };
     let mut by_operator = compare_parts(&operators(a), &operators(b));
-    by_operator.sort_by(|x, y| y.delta_ns.abs().total_cmp(&x.delta_ns.abs()));
+    sort_descending_f64(&mut by_operator, |part| part.delta_ns.abs());
     PhaseComparison {
         phase: a.name.clone(),
         on_device: a.on_device,
@@ -404,21 +409,21 @@ fn compare_phase(a: &PhaseFacts, b: &PhaseFacts, differences: &[Difference]) -> 
         parts: compare_parts(&a.parts, &b.parts),
         idle_causes: compare_parts(&a.idle_causes, &b.idle_causes),
         operators: by_operator,
-        kernels: changes(a, b),
-        steps_a: Distribution::of(&a.step_ns),
-        steps_b: Distribution::of(&b.step_ns),
+        kernels: find_changes(a, b),
+        steps_a: ValueDistribution::from_values(&a.step_ns),
+        steps_b: ValueDistribution::from_values(&b.step_ns),
         explanation: explain_phase(a, b),
     }
 }
 
-/// Everything that either side has, in the order of the first; the difference takes what is absent for nothing.
+/// All parts that either side has, in the order of the first; a part that a side lacks counts as zero in the difference.
 fn compare_parts(a: &[(String, f64)], b: &[(String, f64)]) -> Vec<PartComparison> {
-    let find = |parts: &[(String, f64)], name: &str| {
-        let mut found = parts.iter().filter(|(known, _)| known == name).peekable();
-        found
+    let sum_of = |parts: &[(String, f64)], name: &str| {
+        let mut named = parts.iter().filter(|(known, _)| known == name).peekable();
+        named
             .peek()
             .is_some()
-            .then(|| found.map(|(_, time)| time).sum::<f64>())
+            .then(|| named.map(|(_, time)| time).sum::<f64>())
     };
     let mut names: Vec<&String> = Vec::new();
     for (name, _) in a.iter().chain(b) {
@@ -429,7 +434,7 @@ fn compare_parts(a: &[(String, f64)], b: &[(String, f64)]) -> Vec<PartComparison
     names
         .into_iter()
         .map(|name| {
-            let (a_ns, b_ns) = (find(a, name), find(b, name));
+            let (a_ns, b_ns) = (sum_of(a, name), sum_of(b, name));
             PartComparison {
                 name: name.clone(),
                 a_ns,

@@ -10,12 +10,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::facts::{PhaseFacts, RunFacts};
-use super::replaced::{Change, changes};
+use super::replaced::{WorkChange, find_changes};
+use crate::row_order::sort_descending_f64;
+use crate::thresholds::{CHANGE_MIN_SHARE, CHANGE_OF_METRIC_MIN_SHARE};
 
-/// Why a metric differs.
+/// What the difference of a metric consists of.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Explanation {
-    /// Metric that is explained.
+    /// Key of the explained metric, as `tpot`.
     pub metric: String,
     /// The phase that it is explained by.
     pub phase: String,
@@ -24,11 +26,11 @@ pub struct Explanation {
     pub per_step: bool,
     /// Whether idle time is that of a GPU.
     pub on_device: bool,
-    /// Time of side A.
+    /// The metric on side A.
     pub a_ns: f64,
-    /// Time of side B.
+    /// The metric on side B.
     pub b_ns: f64,
-    /// B − A.
+    /// The metric on side B less that on side A.
     pub delta_ns: f64,
     /// The largest first. They sum to `delta_ns`.
     pub parts: Vec<ExplainedPart>,
@@ -36,16 +38,16 @@ pub struct Explanation {
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ExplainedPart {
-    /// What the part is.
-    pub source: Source,
-    /// For work: which kernels.
+    /// Whether the part is work, idle time or overlap.
+    pub source: ExplainedSource,
+    /// The kernels of a part that is work; absent for other parts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub change: Option<Change>,
-    /// Time of side A.
+    pub change: Option<WorkChange>,
+    /// Time of the part on side A.
     pub a_ns: f64,
-    /// Time of side B.
+    /// Time of the part on side B.
     pub b_ns: f64,
-    /// B − A.
+    /// Time of the part on side B less that on side A.
     pub delta_ns: f64,
     /// Percentage points of the metric's first value.
     pub points: f64,
@@ -53,25 +55,22 @@ pub struct ExplainedPart {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Source {
+pub enum ExplainedSource {
     /// Kernels, copies, or operators of a host.
     Work,
     /// Smaller changes of work, summed.
     OtherWork,
-    /// No event ran.
+    /// Time in which no event ran.
     Idle,
     /// Events at the same time, with its minus sign.
     Overlap,
 }
 
-/// Changes that are parts of their own.
-const MOST_CHANGES: usize = 12;
+/// Maximum number of changes that are parts by themselves; the rest is summed.
+const CHANGE_PARTS_MAX: usize = 12;
 
-/// Changes below this share of all changes are summed.
-const SMALL: f64 = 0.01;
-
-/// Why the mean of `metric` went from `a_ns` to `b_ns`; nothing where no phase explains it.
-pub(super) fn explain(
+/// Splits the change of the mean of `metric` from `a_ns` to `b_ns` into parts; `None` if no phase explains it.
+pub(super) fn explain_metric(
     metric: &str,
     (a_ns, b_ns): (f64, f64),
     a: &RunFacts,
@@ -88,17 +87,22 @@ pub(super) fn explain(
     if metric == "ttft" && (waits(a) || waits(b)) {
         return None;
     }
-    Some(parts(metric, (a_ns, b_ns), left, right))
+    Some(split_into_parts(metric, (a_ns, b_ns), left, right))
 }
 
 /// Why a phase took longer or shorter, for its own wall time: without a profiler where both sides were measured so.
 pub(super) fn explain_phase(a: &PhaseFacts, b: &PhaseFacts) -> Explanation {
     let plain = a.plain_wall_ns.zip(b.plain_wall_ns);
     let walls = plain.unwrap_or((a.wall_ns, b.wall_ns));
-    parts("wall", walls, a, b)
+    split_into_parts("wall", walls, a, b)
 }
 
-fn parts(metric: &str, (a_ns, b_ns): (f64, f64), a: &PhaseFacts, b: &PhaseFacts) -> Explanation {
+fn split_into_parts(
+    metric: &str,
+    (a_ns, b_ns): (f64, f64),
+    a: &PhaseFacts,
+    b: &PhaseFacts,
+) -> Explanation {
     let scale = |phase: &PhaseFacts, value: f64| {
         if phase.on_device || phase.wall_ns <= 0.0 {
             1.0
@@ -115,38 +119,39 @@ fn parts(metric: &str, (a_ns, b_ns): (f64, f64), a: &PhaseFacts, b: &PhaseFacts)
         delta_ns: b_ns - a_ns,
         points: 0.0,
     };
-    let mut all = changes(a, b);
+    let mut all = find_changes(a, b);
     for change in &mut all {
         change.scale(scale_a, scale_b);
     }
-    all.sort_by(|x, y| y.delta_ns.abs().total_cmp(&x.delta_ns.abs()));
+    sort_descending_f64(&mut all, |change| change.delta_ns.abs());
     let moved: f64 = all.iter().map(|change| change.delta_ns.abs()).sum();
-    let is_part = |change: &Change| change.delta_ns.abs() >= SMALL * moved;
+    let least = (CHANGE_MIN_SHARE * moved).max(CHANGE_OF_METRIC_MIN_SHARE * a_ns);
+    let is_part = |change: &WorkChange| change.delta_ns.abs() >= least;
     let kept = all
         .iter()
-        .take(MOST_CHANGES)
+        .take(CHANGE_PARTS_MAX)
         .take_while(|change| is_part(change));
     let rest = all.split_off(kept.count());
     let mut parts: Vec<ExplainedPart> = all
         .into_iter()
         .map(|change| ExplainedPart {
             change: Some(change.clone()),
-            ..part(Source::Work, change.a_ns, change.b_ns)
+            ..part(ExplainedSource::Work, change.a_ns, change.b_ns)
         })
         .collect();
     if !rest.is_empty() {
-        let sum = |side: fn(&Change) -> f64| rest.iter().map(side).sum::<f64>();
+        let sum = |side: fn(&WorkChange) -> f64| rest.iter().map(side).sum::<f64>();
         let (left, right) = (sum(|change| change.a_ns), sum(|change| change.b_ns));
-        parts.push(part(Source::OtherWork, left, right));
+        parts.push(part(ExplainedSource::OtherWork, left, right));
     }
     let overlap = part(
-        Source::Overlap,
+        ExplainedSource::Overlap,
         -a.overlap_ns * scale_a,
         -b.overlap_ns * scale_b,
     );
     parts.push(overlap);
     parts.push(part(
-        Source::Idle,
+        ExplainedSource::Idle,
         a_ns - a.busy_ns * scale_a,
         b_ns - b.busy_ns * scale_b,
     ));
@@ -160,12 +165,12 @@ fn parts(metric: &str, (a_ns, b_ns): (f64, f64), a: &PhaseFacts, b: &PhaseFacts)
         delta_ns: b_ns - a_ns,
         parts,
     };
-    explanation.finish();
+    explanation.rank_parts();
     explanation
 }
 
 impl Explanation {
-    fn finish(&mut self) {
+    fn rank_parts(&mut self) {
         for part in &mut self.parts {
             part.points = if self.a_ns > 0.0 {
                 part.delta_ns / self.a_ns * 100.0
@@ -175,8 +180,7 @@ impl Explanation {
         }
         // Rounding of sums of hundreds of floats is below a thousandth of a nanosecond.
         self.parts.retain(|part| part.delta_ns.abs() > 1e-3);
-        self.parts
-            .sort_by(|x, y| y.delta_ns.abs().total_cmp(&x.delta_ns.abs()));
+        sort_descending_f64(&mut self.parts, |part| part.delta_ns.abs());
     }
 
     /// The difference in percent of the first value.
@@ -188,7 +192,7 @@ impl Explanation {
         }
     }
 
-    /// What the parts leave of the difference; zero but for rounding.
+    /// The difference less the sum of its parts: zero except for rounding.
     pub fn remainder_ns(&self) -> f64 {
         self.delta_ns - self.parts.iter().map(|part| part.delta_ns).sum::<f64>()
     }

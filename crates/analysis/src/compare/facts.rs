@@ -16,7 +16,7 @@ pub struct RunFacts {
     pub label: String,
     /// The run directory or file that it was read from.
     pub path: String,
-    /// What must be equal for numbers to be comparable: `model`, `device`, `batch`, …. What is not known is absent.
+    /// Traits that must be equal for numbers to be comparable: `model`, `device`, `batch`, …. Unknown traits are absent.
     pub traits: BTreeMap<String, String>,
     /// `plain`, `captured` (a profiler was attached), `load` (a served load), or empty where there are no passes.
     pub measured_in: String,
@@ -28,25 +28,27 @@ pub struct RunFacts {
     pub phases: Vec<PhaseFacts>,
     /// What disturbed the measured passes.
     pub disturbances: Vec<Disturbance>,
+    /// Whether the client of a load did not keep up, so that nothing is concluded about the server.
+    pub client_was_late: bool,
     /// The first finding of the run, as its report states it.
     pub first_finding: Option<String>,
-    /// Mean SM clock in decode (prefill, where there is none), where telemetry saw it.
+    /// Mean SM clock in decode, or in prefill of a run without decode; absent without telemetry.
     pub sm_clock_mhz: Option<f64>,
 }
 
 /// One phase of the profiled pass. Times are ns per step.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct PhaseFacts {
-    /// Name of the phase.
+    /// Name of the phase as the report shows it.
     pub name: String,
-    /// Kind of the phase.
+    /// What the model does in the phase: vision, prefill, decode or load.
     pub phase: RunPhase,
     /// Whether its work is that of a GPU; otherwise of the host's thread.
     pub on_device: bool,
     /// Steps (ranges, where a phase has none) that the times are means of.
     pub steps: u64,
-    /// Whether they are steps.
-    #[serde(default = "yes")]
+    /// Whether `steps` counts steps of the model rather than ranges of the phase.
+    #[serde(default = "default_has_steps")]
     pub has_steps: bool,
     /// Wall time in the profiled pass.
     pub wall_ns: f64,
@@ -60,7 +62,7 @@ pub struct PhaseFacts {
     pub overlap_ns: f64,
     /// Parts of the waterfall by their keys, overlap with its minus sign. They sum to `wall_ns`.
     pub parts: Vec<(String, f64)>,
-    /// Idle time by cause.
+    /// Idle time of each cause, by the cause's code.
     pub idle_causes: Vec<(String, f64)>,
     /// Profiled wall time ÷ plain wall time.
     pub overhead_ratio: Option<f64>,
@@ -70,15 +72,15 @@ pub struct PhaseFacts {
     pub operators: Vec<OperatorTime>,
     /// The order in which `work` ran in one range, as indices; cut after a few thousand.
     pub sequence: Vec<u32>,
-    /// Lengths of single steps.
+    /// Durations of single steps, in order of time; empty where the phase has no steps.
     pub step_ns: Vec<f64>,
     /// Sequences and tokens of its passes, where the trace shows them.
     #[serde(default)]
     pub pass_shape: Option<MeanPass>,
 }
 
-/// Baselines of before did not say.
-fn yes() -> bool {
+/// Baselines written before this key existed were all of steps.
+fn default_has_steps() -> bool {
     true
 }
 
@@ -88,11 +90,11 @@ fn yes() -> bool {
 pub struct WorkRow {
     /// Canonical name of a kernel, name of a copy, place of a host's operator.
     pub name: String,
-    /// Category of kernels.
+    /// Category of the kernel, copy or operator.
     pub category: String,
-    /// Calls of a step.
+    /// Mean number of calls in a step.
     pub calls: f64,
-    /// Time of a step.
+    /// Mean time in a step.
     pub time_ns: f64,
     /// Modules or framework operators that launched it, the longest first.
     pub places: Vec<String>,
@@ -100,20 +102,20 @@ pub struct WorkRow {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct OperatorTime {
-    /// Name of the operator.
+    /// Path of the operator in the model, or its kind.
     pub name: String,
-    /// Kind of operator.
+    /// Kind of the operator, as `linear`.
     pub kind: String,
-    /// Calls of a step.
+    /// Mean number of calls in a step.
     pub calls: f64,
-    /// Time of a step.
+    /// Mean time in a step.
     pub time_ns: f64,
 }
 
 /// Why the times of a run are not those of an undisturbed machine.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Disturbance {
-    /// What disturbed the run.
+    /// What took processors or clock rate from the run.
     pub cause: DisturbanceCause,
     /// Share of the processors, or of the time, from 0 to 1.
     pub share: f64,
@@ -150,6 +152,6 @@ impl RunFacts {
     }
 
     pub fn phase(&self, phase: RunPhase) -> Option<&PhaseFacts> {
-        self.phases.iter().find(|found| found.phase == phase)
+        self.phases.iter().find(|facts| facts.phase == phase)
     }
 }

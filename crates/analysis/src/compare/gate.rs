@@ -11,22 +11,22 @@ use serde::Serialize;
 use super::bootstrap::percentile_interval;
 use super::comparison::Comparison;
 use super::facts::RunFacts;
-use super::metric::{Metric, Unit};
+use super::metric::{ComparedMetric, MetricUnit};
 
-/// A threshold.
+/// A threshold on one metric that a comparison must keep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gate {
-    pub metric: Metric,
+    pub metric: ComparedMetric,
     /// A percentile over requests, from 0 to 1; absent for the metric of a pass.
     pub percentile: Option<f64>,
     /// `<`: the value must stay below; otherwise above.
     pub below: bool,
-    pub bound: Bound,
+    pub bound: GateBound,
     text: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bound {
+pub enum GateBound {
     /// Change against the first side: 0.03 is +3 %.
     Relative(f64),
     /// A value of the second side in the metric's unit.
@@ -55,16 +55,18 @@ pub enum Unevaluated {
     OtherWork(String),
     /// Too few values for an interval.
     TooFewValues,
+    /// The client of a load was late: its latencies are not the server's.
+    ClientLate,
 }
 
-/// What a gate says of a comparison.
+/// The outcome of a gate in a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GateOutcome {
     /// The gate as it was given.
     pub gate: String,
-    /// Outcome of the gate.
+    /// Whether the threshold is kept, broken, or could not be judged.
     pub state: GateState,
-    /// Only of a gate that was not evaluated.
+    /// Why the gate was not evaluated; absent if it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Unevaluated>,
     /// Ratio for a relative bound, else the value in the metric's unit.
@@ -74,9 +76,9 @@ pub struct GateOutcome {
     /// Upper end of the 95 % confidence interval.
     pub ci_high: Option<f64>,
     #[serde(skip)]
-    pub bound: Option<Bound>,
+    pub bound: Option<GateBound>,
     #[serde(skip)]
-    pub unit: Option<Unit>,
+    pub unit: Option<MetricUnit>,
 }
 
 impl fmt::Display for Gate {
@@ -95,18 +97,21 @@ impl FromStr for Gate {
             .ok_or_else(|| format!("`{text}` has no < or >: 'tpot<+3%', 'ttft:p99<200ms'"))?;
         let (name, rest) = compact.split_at(at);
         let (key, percentile) = match name.split_once(":p") {
-            Some((key, number)) => (key, Some(percentile(number, text)?)),
+            Some((key, number)) => (key, Some(parse_percentile(number, text)?)),
             None => (name, None),
         };
-        let metric = Metric::by_key(key).ok_or_else(|| {
-            let known: Vec<&str> = Metric::ALL.iter().map(|metric| metric.key).collect();
+        let metric = ComparedMetric::by_key(key).ok_or_else(|| {
+            let known: Vec<&str> = ComparedMetric::ALL
+                .iter()
+                .map(|metric| metric.key)
+                .collect();
             format!(
                 "unknown metric `{key}` in `{text}`; known: {}",
                 known.join(", ")
             )
         })?;
-        let bound = bound(&rest[1..], metric, text)?;
-        if percentile.is_some() && matches!(bound, Bound::Relative(_)) {
+        let bound = parse_bound(&rest[1..], metric, text)?;
+        if percentile.is_some() && matches!(bound, GateBound::Relative(_)) {
             return Err(format!(
                 "`{text}`: a percentile has an absolute bound, such as {name}<200ms"
             ));
@@ -121,7 +126,7 @@ impl FromStr for Gate {
     }
 }
 
-fn percentile(number: &str, text: &str) -> Result<f64, String> {
+fn parse_percentile(number: &str, text: &str) -> Result<f64, String> {
     let value: f64 = number
         .parse()
         .map_err(|_| format!("`{text}`: a percentile is p50, p90, p99, …"))?;
@@ -132,21 +137,21 @@ fn percentile(number: &str, text: &str) -> Result<f64, String> {
     }
 }
 
-/// Units of bounds and what they are in the metric's own.
-const UNITS: [(&str, Unit, f64); 10] = [
-    ("ns", Unit::Ns, 1.0),
-    ("us", Unit::Ns, 1e3),
-    ("µs", Unit::Ns, 1e3),
-    ("ms", Unit::Ns, 1e6),
-    ("s", Unit::Ns, 1e9),
-    ("tok/s", Unit::PerSecond, 1.0),
-    ("mJ", Unit::Joules, 1e-3),
-    ("J", Unit::Joules, 1.0),
-    ("MiB", Unit::Bytes, 1_048_576.0),
-    ("GiB", Unit::Bytes, 1_073_741_824.0),
+/// Units of bounds and their factors to the unit of the metric.
+const BOUND_UNITS: [(&str, MetricUnit, f64); 10] = [
+    ("ns", MetricUnit::Ns, 1.0),
+    ("us", MetricUnit::Ns, 1e3),
+    ("µs", MetricUnit::Ns, 1e3),
+    ("ms", MetricUnit::Ns, 1e6),
+    ("s", MetricUnit::Ns, 1e9),
+    ("tok/s", MetricUnit::PerSecond, 1.0),
+    ("mJ", MetricUnit::Joules, 1e-3),
+    ("J", MetricUnit::Joules, 1.0),
+    ("MiB", MetricUnit::Bytes, 1_048_576.0),
+    ("GiB", MetricUnit::Bytes, 1_073_741_824.0),
 ];
 
-fn bound(words: &str, metric: Metric, text: &str) -> Result<Bound, String> {
+fn parse_bound(words: &str, metric: ComparedMetric, text: &str) -> Result<GateBound, String> {
     let split = words
         .find(|c: char| !(c.is_ascii_digit() || "+-.".contains(c)))
         .unwrap_or(words.len());
@@ -156,7 +161,7 @@ fn bound(words: &str, metric: Metric, text: &str) -> Result<Bound, String> {
         .map_err(|_| format!("`{text}`: `{words}` is not a number with a unit"))?;
     if unit == "%" {
         return if number.starts_with(['+', '-']) || value == 0.0 {
-            Ok(Bound::Relative(value / 100.0))
+            Ok(GateBound::Relative(value / 100.0))
         } else {
             Err(format!(
                 "`{text}`: a change has its sign: {}<+{words}",
@@ -164,11 +169,11 @@ fn bound(words: &str, metric: Metric, text: &str) -> Result<Bound, String> {
             ))
         };
     }
-    let known = UNITS
+    let known = BOUND_UNITS
         .iter()
         .find(|(name, of, _)| *name == unit && *of == metric.unit);
     let (_, _, scale) = known.ok_or_else(|| {
-        let fitting = UNITS.iter().filter(|(_, of, _)| *of == metric.unit);
+        let fitting = BOUND_UNITS.iter().filter(|(_, of, _)| *of == metric.unit);
         let fitting: Vec<&str> = fitting.map(|(name, ..)| *name).collect();
         format!(
             "`{text}`: a bound of {} has % or {}",
@@ -176,12 +181,16 @@ fn bound(words: &str, metric: Metric, text: &str) -> Result<Bound, String> {
             fitting.join(", ")
         )
     })?;
-    Ok(Bound::Absolute(value * scale))
+    Ok(GateBound::Absolute(value * scale))
 }
 
 impl Gate {
-    /// What it says of a comparison whose second side is made of `runs`.
-    pub fn judge(&self, comparison: &Comparison, runs: &[RunFacts]) -> GateOutcome {
+    /// Judges the gate by a comparison of two sides.
+    pub fn judge(
+        &self,
+        comparison: &Comparison,
+        (first, second): (&[RunFacts], &[RunFacts]),
+    ) -> GateOutcome {
         let mut outcome = GateOutcome {
             gate: self.text.clone(),
             state: GateState::NotEvaluated,
@@ -192,26 +201,38 @@ impl Gate {
             bound: Some(self.bound),
             unit: Some(self.metric.unit),
         };
+        let judged_by = match self.bound {
+            GateBound::Relative(_) => [first, second],
+            GateBound::Absolute(_) => [&[], second],
+        };
+        if judged_by
+            .into_iter()
+            .flatten()
+            .any(|run| run.client_was_late)
+        {
+            outcome.reason = Some(Unevaluated::ClientLate);
+            return outcome;
+        }
         let limit = match self.bound {
-            Bound::Relative(change) => {
+            GateBound::Relative(change) => {
                 let metric = comparison.metric(self.metric.key);
                 outcome.reason = metric
                     .and_then(|metric| metric.excluded_for.clone())
                     .map(Unevaluated::OtherWork);
-                let found = metric.filter(|found| found.excluded_for.is_none());
-                outcome.value = found.and_then(|found| found.ratio);
-                outcome.ci_low = found.and_then(|found| found.ci_low);
-                outcome.ci_high = found.and_then(|found| found.ci_high);
+                let compared = metric.filter(|metric| metric.excluded_for.is_none());
+                outcome.value = compared.and_then(|metric| metric.ratio);
+                outcome.ci_low = compared.and_then(|metric| metric.ci_low);
+                outcome.ci_high = compared.and_then(|metric| metric.ci_high);
                 1.0 + change
             }
-            Bound::Absolute(limit) => {
-                let values = self.values(runs);
+            GateBound::Absolute(limit) => {
+                let values = self.judged_values(second);
                 let interval = percentile_interval(&values, self.percentile.unwrap_or(0.5));
                 outcome.value = interval
-                    .map(|found| found.ratio)
+                    .map(|interval| interval.ratio)
                     .or_else(|| median(&mut values.clone()));
-                outcome.ci_low = interval.map(|found| found.low);
-                outcome.ci_high = interval.map(|found| found.high);
+                outcome.ci_low = interval.map(|interval| interval.low);
+                outcome.ci_high = interval.map(|interval| interval.high);
                 limit
             }
         };
@@ -236,9 +257,9 @@ impl Gate {
         outcome
     }
 
-    /// Requests for a percentile, else passes.
-    fn values(&self, runs: &[RunFacts]) -> Vec<f64> {
-        let of = |run: &RunFacts| {
+    /// Values of requests for a percentile, else of passes.
+    fn judged_values(&self, runs: &[RunFacts]) -> Vec<f64> {
+        let values_of = |run: &RunFacts| {
             let from = if self.percentile.is_some() {
                 &run.requests
             } else {
@@ -246,7 +267,7 @@ impl Gate {
             };
             from.get(self.metric.key).cloned().unwrap_or_default()
         };
-        runs.iter().flat_map(of).collect()
+        runs.iter().flat_map(values_of).collect()
     }
 }
 
@@ -259,17 +280,50 @@ mod tests {
         let gate: Gate = "tpot < +3%".parse().unwrap();
         assert_eq!(
             (gate.metric.key, gate.below, gate.bound),
-            ("tpot", true, Bound::Relative(0.03))
+            ("tpot", true, GateBound::Relative(0.03))
         );
         let gate: Gate = "ttft:p99<200ms".parse().unwrap();
         assert_eq!(
             (gate.percentile, gate.bound),
-            (Some(0.99), Bound::Absolute(2e8))
+            (Some(0.99), GateBound::Absolute(2e8))
         );
         let gate: Gate = "tokens_per_s>-5%".parse().unwrap();
-        assert!(!gate.below && gate.bound == Bound::Relative(-0.05));
+        assert!(!gate.below && gate.bound == GateBound::Relative(-0.05));
         let gate: Gate = "peak_memory<70GiB".parse().unwrap();
-        assert_eq!(gate.bound, Bound::Absolute(70.0 * 1_073_741_824.0));
+        assert_eq!(gate.bound, GateBound::Absolute(70.0 * 1_073_741_824.0));
+    }
+
+    /// A gate passed on latencies of which the report said that nothing is concluded from them.
+    #[test]
+    fn a_late_client_leaves_nothing_to_judge() {
+        let side = |client_was_late: bool| {
+            let values: Vec<f64> = (0..40).map(|value| 1e8 + f64::from(value)).collect();
+            let times = std::collections::BTreeMap::from([("ttft".to_owned(), values)]);
+            vec![RunFacts {
+                measured_in: "load".to_owned(),
+                passes: times.clone(),
+                requests: times,
+                client_was_late,
+                ..RunFacts::default()
+            }]
+        };
+        let state = |gate: &str, a: bool, b: bool| {
+            let (a, b) = (side(a), side(b));
+            let comparison =
+                Comparison::between(&a, &b, super::super::CompareOptions::default()).unwrap();
+            let gate: Gate = gate.parse().unwrap();
+            let outcome = gate.judge(&comparison, (&a, &b));
+            (outcome.state, outcome.reason)
+        };
+        let passed = (GateState::Passed, None);
+        let late = (GateState::NotEvaluated, Some(Unevaluated::ClientLate));
+        for gate in ["ttft<+3%", "ttft<200ms"] {
+            assert_eq!(state(gate, false, false), passed, "{gate}");
+            assert_eq!(state(gate, false, true), late, "{gate}");
+        }
+        // An absolute bound is of the second side alone.
+        assert_eq!(state("ttft<+3%", true, false), late);
+        assert_eq!(state("ttft<200ms", true, false), passed);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::trace::Structure;
 /// Means over the passes of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct MeanPass {
-    /// Sequences of a pass.
+    /// Mean number of sequences in a pass.
     pub sequences: f64,
     /// Tokens of a sequence after the pass, cached and new; null where the trace does not show how many are cached. A program without a
     /// KV cache computes all of them again, and still serves the same request.
@@ -18,8 +18,8 @@ pub struct MeanPass {
 }
 
 impl MeanPass {
-    /// The passes of the judged intervals of a phase; nothing where the trace shows none.
-    pub(super) fn of(phase: &PhaseAnalysis, structure: &Structure) -> Option<Self> {
+    /// Means over the passes in the judged intervals of a phase; `None` if the trace shows no passes.
+    pub(super) fn from_phase(phase: &PhaseAnalysis, structure: &Structure) -> Option<Self> {
         let phases = &structure.phases;
         let instances = &phase.traced.as_ref()?.instances;
         let mut steps: Vec<Step> = Vec::new();
@@ -34,20 +34,20 @@ impl MeanPass {
                 (start..end).contains(&window.start) && is_of_device
             };
             for number in (0..phases.windows.len()).filter(starts_inside) {
-                if let Some(step) = phases.windows[number].step() {
+                if let Some(step) = phases.windows[number].step_index() {
                     steps.push(phases.steps[step].clone());
                 } else if let Some(shown) = &structure.shown {
                     let (first, last) = phases.host_window(number);
-                    let passes = shown.within(first, last).iter();
+                    let passes = shown.begun_within(first, last).iter();
                     let passes = passes.filter(|pass| !pass.is_encoder);
                     steps.extend(passes.map(|pass| Step::of_sequences([pass.sequences()])));
                 }
             }
         }
-        Self::of_steps(&steps)
+        Self::from_steps(&steps)
     }
 
-    fn of_steps(steps: &[Step]) -> Option<Self> {
+    fn from_steps(steps: &[Step]) -> Option<Self> {
         let sequences: f64 = steps.iter().map(|step| step.sequences() as f64).sum();
         if sequences == 0.0 {
             return None;
@@ -73,11 +73,11 @@ mod tests {
 
     #[test]
     fn a_program_without_a_cache_reaches_the_same_tokens() {
-        let cached = MeanPass::of_steps(&[step(4, 1, 512), step(4, 1, 513)]);
-        let computed_again = MeanPass::of_steps(&[step(4, 513, 0), step(4, 514, 0)]);
+        let cached = MeanPass::from_steps(&[step(4, 1, 512), step(4, 1, 513)]);
+        let computed_again = MeanPass::from_steps(&[step(4, 513, 0), step(4, 514, 0)]);
         assert_eq!(cached, computed_again);
         let shape = cached.unwrap();
         assert_eq!((shape.sequences, shape.tokens), (4.0, Some(513.5)));
-        assert_eq!(MeanPass::of_steps(&[]), None);
+        assert_eq!(MeanPass::from_steps(&[]), None);
     }
 }

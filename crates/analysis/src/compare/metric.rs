@@ -4,32 +4,32 @@ use llmprof_record::run::RunPhase;
 
 /// A number of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Metric {
+pub struct ComparedMetric {
     /// The key in JSON, gates and baselines.
     pub key: &'static str,
-    pub unit: Unit,
+    pub unit: MetricUnit,
     pub higher_is_better: bool,
     /// Whether a difference is a matter of speed: `faster` rather than `lower`.
     pub is_speed: bool,
     /// Traits that must be equal for the metric to be of the same work.
     pub same_work: &'static [&'static str],
-    /// Whether it is a time of a profiled pass on every side, whatever else a side has.
+    /// Whether it is always a time of the profiled pass, even on sides that were measured without a profiler.
     pub(super) is_of_profiled_pass: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Unit {
+pub enum MetricUnit {
     Ns,
     PerSecond,
     Joules,
     Bytes,
 }
 
-const fn time(key: &'static str, same_work: &'static [&'static str]) -> Metric {
-    Metric {
+const fn time_metric(key: &'static str, same_work: &'static [&'static str]) -> ComparedMetric {
+    ComparedMetric {
         key,
-        unit: Unit::Ns,
+        unit: MetricUnit::Ns,
         higher_is_better: false,
         is_speed: true,
         same_work,
@@ -37,14 +37,14 @@ const fn time(key: &'static str, same_work: &'static [&'static str]) -> Metric {
     }
 }
 
-const fn profiled(key: &'static str, same_work: &'static [&'static str]) -> Metric {
-    Metric {
+const fn profiled_metric(key: &'static str, same_work: &'static [&'static str]) -> ComparedMetric {
+    ComparedMetric {
         is_of_profiled_pass: true,
-        ..time(key, same_work)
+        ..time_metric(key, same_work)
     }
 }
 
-const LENGTHS: &[&str] = &["batch", "prompt_tokens", "new_tokens", "load"];
+const LENGTH_TRAITS: &[&str] = &["batch", "prompt_tokens", "new_tokens", "load"];
 
 /// Of a profiled prefill. Shapes of another model are other work; the name of a model is not, since one model has many.
 const PREFILL_WORK: &[&str] = &[
@@ -80,40 +80,40 @@ const DECODE_RANGE_WORK: &[&str] = &[
     "load",
 ];
 
-impl Metric {
+impl ComparedMetric {
     /// In the order of reports; the first that both sides have is the headline.
     pub const ALL: [Self; 10] = [
-        time("tpot", LENGTHS),
-        time("ttft", &["batch", "prompt_tokens", "load"]),
-        time("itl", LENGTHS),
-        time("e2e", LENGTHS),
+        time_metric("tpot", LENGTH_TRAITS),
+        time_metric("ttft", &["batch", "prompt_tokens", "load"]),
+        time_metric("itl", LENGTH_TRAITS),
+        time_metric("e2e", LENGTH_TRAITS),
         Self {
             key: "tokens_per_s",
-            unit: Unit::PerSecond,
+            unit: MetricUnit::PerSecond,
             higher_is_better: true,
             is_speed: true,
             // Throughput at other batch sizes is what a sweep of them asks about.
             same_work: &["prompt_tokens", "new_tokens", "load"],
             is_of_profiled_pass: false,
         },
-        profiled("decode_step", DECODE_WORK),
+        profiled_metric("decode_step", DECODE_WORK),
         // Whole ranges of decode, where nothing shows their steps.
-        profiled("decode_phase", DECODE_RANGE_WORK),
-        profiled("prefill_step", PREFILL_WORK),
+        profiled_metric("decode_phase", DECODE_RANGE_WORK),
+        profiled_metric("prefill_step", PREFILL_WORK),
         Self {
             key: "energy_per_token",
-            unit: Unit::Joules,
+            unit: MetricUnit::Joules,
             higher_is_better: false,
             is_speed: false,
-            same_work: LENGTHS,
+            same_work: LENGTH_TRAITS,
             is_of_profiled_pass: false,
         },
         Self {
             key: "peak_memory",
-            unit: Unit::Bytes,
+            unit: MetricUnit::Bytes,
             higher_is_better: false,
             is_speed: false,
-            same_work: LENGTHS,
+            same_work: LENGTH_TRAITS,
             is_of_profiled_pass: false,
         },
     ];

@@ -1,6 +1,6 @@
-//! Runs beside each other: what differs, how sure that is, and why.
+//! Comparison of runs: what differs, how sure that is, and why.
 //!
-//! [`RunFacts`] is what a comparison needs of a run; [`Comparison::of`] compares the runs of two sides. `bootstrap` has the intervals,
+//! [`RunFacts`] is what a comparison needs of a run; [`Comparison::between`] compares the runs of two sides. `bootstrap` has the intervals,
 //! `verdict` what they mean, `rounds` which rounds count, `replaced` which kernels stand for which, `explanation` the parts that sum to
 //! a difference, `gate` the thresholds of a user.
 
@@ -19,18 +19,22 @@ mod served;
 mod verdict;
 mod work;
 
-pub use bootstrap::{Interval, paired, percentile_interval, unpaired, unpaired_medians};
-pub use collect::{OTHER_WORK, thinned};
-pub use comparability::Difference;
+pub use bootstrap::{
+    RatioInterval, paired_interval, percentile_interval, unpaired_interval, unpaired_medians,
+};
+pub use collect::{OTHER_WORK, thin_gaps, thin_to};
+pub use comparability::TraitDifference;
 pub use comparison::{
-    Comparison, IntervalBasis, MetricComparison, Options, PartComparison, PhaseComparison,
+    CompareOptions, Comparison, IntervalBasis, MetricComparison, PartComparison, PhaseComparison,
     SideFacts,
 };
-pub use explanation::{ExplainedPart, Explanation, Source};
+pub use explanation::{ExplainedPart, ExplainedSource, Explanation};
 pub use facts::{Disturbance, DisturbanceCause, OperatorTime, PhaseFacts, RunFacts, WorkRow};
-pub use gate::{Bound, Gate, GateOutcome, GateState, Unevaluated};
+pub use gate::{Gate, GateBound, GateOutcome, GateState, Unevaluated};
 pub use mean_pass::MeanPass;
-pub use metric::{Metric, Unit};
-pub use replaced::{Change, ChangeKind, NamedWork};
-pub use rounds::{DISTURBED_SHARE, DisturbedRound, Rounds};
+pub use metric::{ComparedMetric, MetricUnit};
+pub use replaced::{ChangeKind, NamedWork, WorkChange};
+pub use rounds::{DisturbedRound, Rounds};
+
+pub use crate::thresholds::DISTURBED_SHARE;
 pub use verdict::{Verdict, rounds_needed};

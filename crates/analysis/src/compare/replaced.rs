@@ -5,10 +5,10 @@
 //! 1. Launched from the same module path or framework operator, and of the same category.
 //! 2. At the same position of the launch order: both orders are aligned by their longest common subsequence, and what lies
 //!    between two equal launches replaced each other. Kernels of one category are linked first. In short gaps the rest is linked too: a
-//!    fused kernel stands for those it replaced, whatever their categories.
+//!    fused kernel stands for those it replaced, of any category.
 //! 3. What is left, by category.
 //!
-//! A kernel that both sides have is a change of its own.
+//! A kernel that both sides have is one change by itself.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::facts::{PhaseFacts, WorkRow};
+use crate::row_order::sort_descending_f64;
 
-/// Launches between two equal ones that may be one fused kernel's work.
-const SHORT_GAP: usize = 12;
+/// Longest gap between equal launches, in launches, that one fused kernel may stand for.
+const FUSED_GAP_MAX_LAUNCHES: usize = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -35,26 +36,26 @@ pub enum ChangeKind {
 
 /// Kernels that belong together on both sides, ns per step.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
-pub struct Change {
+pub struct WorkChange {
     /// What happened to the kernels.
     pub kind: ChangeKind,
     /// Of the longest kernel; `attention` where most of a side's time is attention's, whichever kernels the other side has for it.
     pub category: String,
     /// The module or operator that launched the longest kernel, where both sides name the same one.
     pub place: Option<String>,
-    /// Kernels of side A.
+    /// The kernels on side A, empty where they were added.
     pub a: Vec<NamedWork>,
-    /// Kernels of side B.
+    /// The kernels on side B, empty where they were removed.
     pub b: Vec<NamedWork>,
     /// Time of side A in a step.
     pub a_ns: f64,
     /// Time of side B in a step.
     pub b_ns: f64,
-    /// B − A.
+    /// Time of side B less that of side A, per step.
     pub delta_ns: f64,
 }
 
-impl Change {
+impl WorkChange {
     pub(super) fn scale(&mut self, a: f64, b: f64) {
         self.a_ns *= a;
         self.b_ns *= b;
@@ -66,24 +67,21 @@ impl Change {
 pub struct NamedWork {
     /// Canonical name of the kernel.
     pub name: String,
-    /// Calls of a step.
+    /// Mean number of calls in a step.
     pub calls: f64,
-    /// Time of a step.
+    /// Mean time in a step.
     pub time_ns: f64,
 }
 
 /// All changes between two phases, the largest first. Their deltas sum to the difference of all work.
-pub(super) fn changes(a: &PhaseFacts, b: &PhaseFacts) -> Vec<Change> {
-    let mut sides = Sides::of(&a.work, &b.work);
+pub(super) fn find_changes(a: &PhaseFacts, b: &PhaseFacts) -> Vec<WorkChange> {
+    let mut sides = Sides::new(&a.work, &b.work);
     sides.link_places();
     sides.link_order(&a.sequence, &b.sequence);
     sides.link_categories();
-    let mut found = sides.finish();
-    found.sort_by(|first, second| {
-        let size = |change: &Change| change.delta_ns.abs();
-        size(second).total_cmp(&size(first))
-    });
-    found
+    let mut changes = sides.into_changes();
+    sort_descending_f64(&mut changes, |change| change.delta_ns.abs());
+    changes
 }
 
 /// The kernels of both sides; those with one name are common.
@@ -98,7 +96,7 @@ struct Sides<'w> {
 }
 
 impl<'w> Sides<'w> {
-    fn of(a: &'w [WorkRow], b: &'w [WorkRow]) -> Self {
+    fn new(a: &'w [WorkRow], b: &'w [WorkRow]) -> Self {
         let names: BTreeMap<&str, usize> = b
             .iter()
             .enumerate()
@@ -121,7 +119,7 @@ impl<'w> Sides<'w> {
         }
     }
 
-    fn root(&mut self, mut at: usize) -> usize {
+    fn root_of(&mut self, mut at: usize) -> usize {
         while self.parent[at] != at {
             self.parent[at] = self.parent[self.parent[at]];
             at = self.parent[at];
@@ -129,8 +127,8 @@ impl<'w> Sides<'w> {
         at
     }
 
-    fn link(&mut self, a: usize, b: usize) {
-        let (first, second) = (self.root(a), self.root(self.a.len() + b));
+    fn link_rows(&mut self, a: usize, b: usize) {
+        let (first, second) = (self.root_of(a), self.root_of(self.a.len() + b));
         self.parent[second] = first;
     }
 
@@ -146,9 +144,9 @@ impl<'w> Sides<'w> {
             .collect()
     }
 
-    /// Kernels of one side alone that are linked to none of the other.
-    fn unlinked(&mut self) -> (Vec<usize>, Vec<usize>) {
-        let roots: Vec<usize> = (0..self.parent.len()).map(|at| self.root(at)).collect();
+    /// Kernels that only one side has and that are not linked to the other side.
+    fn unlinked_rows(&mut self) -> (Vec<usize>, Vec<usize>) {
+        let roots: Vec<usize> = (0..self.parent.len()).map(|at| self.root_of(at)).collect();
         let mut members = vec![0_u32; roots.len()];
         for &root in &roots {
             members[root] += 1;
@@ -172,10 +170,10 @@ impl<'w> Sides<'w> {
         for (left, right) in keys.values() {
             if let (Some(&first), Some(&other)) = (left.first(), right.first()) {
                 for &row in right {
-                    self.link(first, row);
+                    self.link_rows(first, row);
                 }
                 for &row in left {
-                    self.link(row, other);
+                    self.link_rows(row, other);
                 }
             }
         }
@@ -183,12 +181,12 @@ impl<'w> Sides<'w> {
 
     fn link_places(&mut self) {
         let keys = |rows: &[WorkRow], among: Vec<usize>| -> Vec<(String, usize)> {
-            let of = |index: usize| {
+            let keyed = |index: usize| {
                 let row = &rows[index];
                 let places = row.places.iter();
                 places.map(move |place| (format!("{} {place}", row.category), index))
             };
-            among.into_iter().flat_map(of).collect()
+            among.into_iter().flat_map(keyed).collect()
         };
         let left = keys(self.a, self.only_a());
         let right = keys(self.b, self.only_b());
@@ -196,8 +194,8 @@ impl<'w> Sides<'w> {
     }
 
     fn link_order(&mut self, a: &[u32], b: &[u32]) {
-        let (left_alone, right_alone) = self.unlinked();
-        for (from_a, from_b) in gaps(a, b, &self.common) {
+        let (left_alone, right_alone) = self.unlinked_rows();
+        for (from_a, from_b) in gaps_between_equal(a, b, &self.common) {
             let alone = |rows: &[u32], among: &[usize]| -> Vec<usize> {
                 let mut rows: Vec<usize> = rows
                     .iter()
@@ -214,56 +212,59 @@ impl<'w> Sides<'w> {
             for (i, &x) in left.iter().enumerate() {
                 for (j, &y) in right.iter().enumerate() {
                     if self.a[x].category == self.b[y].category {
-                        self.link(x, y);
+                        self.link_rows(x, y);
                         (linked_a[i], linked_b[j]) = (true, true);
                     }
                 }
             }
-            if from_a.len().max(from_b.len()) > SHORT_GAP || left.is_empty() || right.is_empty() {
+            if from_a.len().max(from_b.len()) > FUSED_GAP_MAX_LAUNCHES
+                || left.is_empty()
+                || right.is_empty()
+            {
                 continue;
             }
             // One side's rest joins what is there of the other.
             for (i, &x) in left.iter().enumerate() {
                 if !linked_a[i] {
-                    self.link(x, right[0]);
+                    self.link_rows(x, right[0]);
                 }
             }
             for (j, &y) in right.iter().enumerate() {
                 if !linked_b[j] {
-                    self.link(left[0], y);
+                    self.link_rows(left[0], y);
                 }
             }
         }
     }
 
     fn link_categories(&mut self) {
-        let (left, right) = self.unlinked();
+        let (left, right) = self.unlinked_rows();
         let keys = |rows: &[WorkRow], among: &[usize]| -> Vec<(String, usize)> {
-            let of = |&index: &usize| (rows[index].category.clone(), index);
-            among.iter().map(of).collect()
+            let keyed = |&index: &usize| (rows[index].category.clone(), index);
+            among.iter().map(keyed).collect()
         };
         let (left, right) = (keys(self.a, &left), keys(self.b, &right));
         self.link_keys(&left, &right);
     }
 
-    fn finish(mut self) -> Vec<Change> {
-        let mut found = Vec::new();
+    fn into_changes(mut self) -> Vec<WorkChange> {
+        let mut changes = Vec::new();
         for index in 0..self.a.len() {
             if let Some(other) = self.common[index] {
-                found.push(change(&[&self.a[index]], &[&self.b[other]]));
+                changes.push(join_rows(&[&self.a[index]], &[&self.b[other]]));
             }
         }
         let mut sets: BTreeMap<usize, (Vec<&WorkRow>, Vec<&WorkRow>)> = BTreeMap::new();
         for index in self.only_a() {
-            let root = self.root(index);
+            let root = self.root_of(index);
             sets.entry(root).or_default().0.push(&self.a[index]);
         }
         for index in self.only_b() {
-            let root = self.root(self.a.len() + index);
+            let root = self.root_of(self.a.len() + index);
             sets.entry(root).or_default().1.push(&self.b[index]);
         }
-        found.extend(sets.values().map(|(a, b)| change(a, b)));
-        found
+        changes.extend(sets.values().map(|(a, b)| join_rows(a, b)));
+        changes
     }
 }
 
@@ -283,7 +284,7 @@ fn is_mostly_attention(rows: &[WorkRow]) -> bool {
     attention > 0.0 && attention >= 0.5 * rows.iter().fold(0.0, sum)
 }
 
-fn change(a: &[&WorkRow], b: &[&WorkRow]) -> Change {
+fn join_rows(a: &[&WorkRow], b: &[&WorkRow]) -> WorkChange {
     let sum = |rows: &[&WorkRow]| rows.iter().map(|row| row.time_ns).sum::<f64>();
     let longest = |rows: &[&WorkRow]| {
         let mut rows = rows.to_vec();
@@ -326,7 +327,7 @@ fn change(a: &[&WorkRow], b: &[&WorkRow]) -> Change {
         category.map(|row| row.category.clone()).unwrap_or_default()
     };
     let (a_ns, b_ns) = (sum(a), sum(b));
-    Change {
+    WorkChange {
         kind,
         category,
         place: place.cloned(),
@@ -338,8 +339,12 @@ fn change(a: &[&WorkRow], b: &[&WorkRow]) -> Change {
     }
 }
 
-/// What lies between equal launches of two orders, from their longest common subsequence.
-fn gaps<'s>(a: &'s [u32], b: &'s [u32], common: &[Option<usize>]) -> Vec<(&'s [u32], &'s [u32])> {
+/// The launches between equal launches of two orders, from their longest common subsequence.
+fn gaps_between_equal<'s>(
+    a: &'s [u32],
+    b: &'s [u32],
+    common: &[Option<usize>],
+) -> Vec<(&'s [u32], &'s [u32])> {
     let equal = |x: u32, y: u32| common.get(x as usize).copied().flatten() == Some(y as usize);
     let (rows, columns) = (a.len(), b.len());
     // Length of the longest common subsequence of what follows; at most 2001 × 2001 numbers.
@@ -354,13 +359,13 @@ fn gaps<'s>(a: &'s [u32], b: &'s [u32], common: &[Option<usize>]) -> Vec<(&'s [u
             };
         }
     }
-    let mut found = Vec::new();
+    let mut gaps = Vec::new();
     let (mut i, mut j, mut from_i, mut from_j) = (0, 0, 0, 0);
     while i < rows || j < columns {
         let matched = i < rows && j < columns && equal(a[i], b[j]);
         if matched {
             if i > from_i && j > from_j {
-                found.push((&a[from_i..i], &b[from_j..j]));
+                gaps.push((&a[from_i..i], &b[from_j..j]));
             }
             (i, j) = (i + 1, j + 1);
             (from_i, from_j) = (i, j);
@@ -371,9 +376,9 @@ fn gaps<'s>(a: &'s [u32], b: &'s [u32], common: &[Option<usize>]) -> Vec<(&'s [u
         }
     }
     if i > from_i && j > from_j {
-        found.push((&a[from_i..i], &b[from_j..j]));
+        gaps.push((&a[from_i..i], &b[from_j..j]));
     }
-    found
+    gaps
 }
 
 #[cfg(test)]
@@ -439,10 +444,10 @@ mod tests {
             ],
             &[0, 1, 0, 2, 0],
         );
-        let found = changes(&a, &b);
-        let total: f64 = found.iter().map(|change| change.delta_ns).sum();
+        let changes = find_changes(&a, &b);
+        let total: f64 = changes.iter().map(|change| change.delta_ns).sum();
         assert_eq!(total, 30.0 - 37.0);
-        let norm = found
+        let norm = changes
             .iter()
             .find(|change| change.b[0].name == "rms_norm")
             .unwrap();
@@ -450,7 +455,7 @@ mod tests {
             (norm.kind, norm.a.len(), norm.delta_ns),
             (ChangeKind::Replaced, 3, -3.0)
         );
-        let attention = found
+        let attention = changes
             .iter()
             .find(|change| change.category == "attention")
             .unwrap();
@@ -459,7 +464,7 @@ mod tests {
             (attention.delta_ns, attention.a[0].name.as_str()),
             (-5.0, "flash")
         );
-        let gemm = found
+        let gemm = changes
             .iter()
             .find(|change| change.category == "gemm")
             .unwrap();
@@ -485,17 +490,19 @@ mod tests {
             &[0, 2, 1, 0],
         );
         for (a, b) in [(&fused, &unfused), (&unfused, &fused)] {
-            let found = changes(a, b);
-            assert_eq!(found[0].kind, ChangeKind::Replaced);
-            assert_eq!(found[0].category, "attention");
+            let changes = find_changes(a, b);
+            assert_eq!(changes[0].kind, ChangeKind::Replaced);
+            assert_eq!(changes[0].category, "attention");
         }
         // Elementwise kernels of the same module are not.
         let with = |name: &str| {
             let norm = row(name, "elementwise", 3.0, "model.layers.*.self_attn");
             phase(vec![norm, row("gemm", "gemm", 1.0, "")], &[0, 1])
         };
-        let found = changes(&with("x"), &with("y"));
-        let mut replaced = found.iter().filter(|one| one.kind == ChangeKind::Replaced);
+        let changes = find_changes(&with("x"), &with("y"));
+        let mut replaced = changes
+            .iter()
+            .filter(|one| one.kind == ChangeKind::Replaced);
         assert!(replaced.all(|one| one.category == "elementwise"));
     }
 
@@ -506,9 +513,12 @@ mod tests {
             vec![row("y", "norm", 2.0, ""), row("x", "gemm", 1.0, "")],
             &[0, 1],
         );
-        let found = changes(&a, &b);
-        assert_eq!((found[0].kind, found[0].delta_ns), (ChangeKind::Added, 2.0));
-        let back = changes(&b, &a);
+        let changes = find_changes(&a, &b);
+        assert_eq!(
+            (changes[0].kind, changes[0].delta_ns),
+            (ChangeKind::Added, 2.0)
+        );
+        let back = find_changes(&b, &a);
         assert_eq!(
             (back[0].kind, back[0].delta_ns),
             (ChangeKind::Removed, -2.0)
@@ -525,10 +535,10 @@ mod tests {
             ]
         };
         let order: Vec<u32> = [0, 1].repeat(20);
-        let found = changes(&phase(names("a"), &order), &phase(names("b"), &order));
-        assert_eq!(found.len(), 2);
+        let changes = find_changes(&phase(names("a"), &order), &phase(names("b"), &order));
+        assert_eq!(changes.len(), 2);
         assert!(
-            found
+            changes
                 .iter()
                 .all(|change| change.kind == ChangeKind::Replaced)
         );

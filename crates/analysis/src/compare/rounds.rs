@@ -4,6 +4,7 @@
 //! [`DISTURBED_SHARE`] of the processors from the worker, a GPU was throttled for that share of the time, or its clock was that far off the
 //! median of the same side's rounds. Disturbed rounds are left out, unless that would leave fewer than half: then the machine is what it is, all rounds count, and the report says so.
 
+use crate::thresholds::DISTURBED_SHARE;
 use llmprof_units::stats::median;
 
 use schemars::JsonSchema;
@@ -11,28 +12,25 @@ use serde::{Deserialize, Serialize};
 
 use super::facts::{Disturbance, DisturbanceCause, RunFacts};
 
-/// From this share on a run is disturbed.
-pub const DISTURBED_SHARE: f64 = 0.10;
-
 /// Whether something took enough from a run to change its times.
 pub(super) fn is_disturbed(run: &RunFacts) -> bool {
     let mut causes = run.disturbances.iter();
     causes.any(|cause| cause.share >= DISTURBED_SHARE)
 }
 
-/// What disturbed one round.
+/// One round of interleaved runs and what disturbed it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct DisturbedRound {
-    /// From 0.
+    /// Number of the round, from 0.
     pub round: usize,
-    /// What disturbed the round.
+    /// Disturbances of either side's run in this round.
     pub causes: Vec<Disturbance>,
 }
 
-/// Which rounds count.
+/// The rounds of runs that took turns, and which of them are compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Rounds {
-    /// Number of rounds.
+    /// Number of rounds that both sides ran.
     pub count: usize,
     /// Rounds in which something else took part of the machine.
     pub disturbed: Vec<DisturbedRound>,
@@ -42,7 +40,7 @@ pub struct Rounds {
 
 impl Rounds {
     /// `a` and `b` are the runs of both sides by round.
-    pub fn of(a: &[RunFacts], b: &[RunFacts]) -> Self {
+    pub fn from_runs(a: &[RunFacts], b: &[RunFacts]) -> Self {
         let count = a.len().min(b.len());
         let usual = [usual_clock(a), usual_clock(b)];
         let disturbed: Vec<DisturbedRound> = (0..count)
@@ -69,13 +67,14 @@ impl Rounds {
         }
     }
 
-    pub fn counts(&self, round: usize) -> bool {
-        self.keeps_disturbed || self.disturbed.iter().all(|found| found.round != round)
+    pub fn is_counted(&self, round: usize) -> bool {
+        self.keeps_disturbed || self.disturbed.iter().all(|other| other.round != round)
     }
 
-    /// How many rounds count.
-    pub fn counted(&self) -> usize {
-        (0..self.count).filter(|round| self.counts(*round)).count()
+    pub fn count_compared(&self) -> usize {
+        (0..self.count)
+            .filter(|round| self.is_counted(*round))
+            .count()
     }
 }
 
@@ -108,9 +107,9 @@ mod tests {
         };
         let a = [at(1980.0), at(1980.0), at(1500.0)];
         let b = [at(1200.0), at(1200.0), at(1200.0)];
-        let rounds = Rounds::of(&a, &b);
-        let found: Vec<usize> = rounds.disturbed.iter().map(|one| one.round).collect();
-        assert_eq!(found, [2]);
+        let rounds = Rounds::from_runs(&a, &b);
+        let disturbed: Vec<usize> = rounds.disturbed.iter().map(|one| one.round).collect();
+        assert_eq!(disturbed, [2]);
         assert_eq!(
             rounds.disturbed[0].causes[0].cause,
             DisturbanceCause::ClockDeviates
@@ -121,12 +120,12 @@ mod tests {
     fn disturbed_rounds_are_left_out_unless_most_are() {
         let quiet = [run(0.0), run(0.02), run(0.0), run(0.01)];
         let one = [run(0.0), run(0.5), run(0.0), run(0.0)];
-        let rounds = Rounds::of(&quiet, &one);
-        assert!(!rounds.keeps_disturbed && !rounds.counts(1) && rounds.counts(0));
-        assert_eq!(rounds.counted(), 3);
+        let rounds = Rounds::from_runs(&quiet, &one);
+        assert!(!rounds.keeps_disturbed && !rounds.is_counted(1) && rounds.is_counted(0));
+        assert_eq!(rounds.count_compared(), 3);
         let most = [run(0.2), run(0.5), run(0.3), run(0.0)];
-        let rounds = Rounds::of(&quiet, &most);
-        assert!(rounds.keeps_disturbed && rounds.counts(1));
-        assert_eq!((rounds.counted(), rounds.disturbed.len()), (4, 3));
+        let rounds = Rounds::from_runs(&quiet, &most);
+        assert!(rounds.keeps_disturbed && rounds.is_counted(1));
+        assert_eq!((rounds.count_compared(), rounds.disturbed.len()), (4, 3));
     }
 }

@@ -3,13 +3,13 @@
 use llmprof_record::serving::{LoadRecord, RequestRecord, ServedLoad};
 use llmprof_units::Nanos;
 
-use super::collect::thinned;
+use super::collect::thin_gaps;
 use super::facts::RunFacts;
 use crate::analysis::Analysis;
 use crate::serving::{GpuUse, ServingAnalysis};
 
 impl RunFacts {
-    /// Of the requests that latencies are of.
+    /// Collects the facts of a served load from the requests that its latencies are of.
     pub(super) fn of_load(
         label: &str,
         path: &str,
@@ -21,6 +21,7 @@ impl RunFacts {
             label: label.to_owned(),
             path: path.to_owned(),
             measured_in: "load".to_owned(),
+            client_was_late: !serving.self_check.kept_up,
             ..Self::default()
         };
         let gpu_names: Vec<&str> = serving.gpus.iter().map(|gpu| gpu.name.as_str()).collect();
@@ -50,7 +51,7 @@ impl RunFacts {
         }
         facts.requests.clone_from(&facts.passes);
         let gaps = load.timed().flat_map(RequestRecord::gaps_ns);
-        let gaps = thinned(gaps.map(|gap| gap as f64).collect());
+        let gaps = thin_gaps(gaps.map(|gap| gap as f64).collect());
         if !gaps.is_empty() {
             facts.requests.insert("itl".to_owned(), gaps);
         }
@@ -90,7 +91,7 @@ fn mean_gap(request: &RequestRecord) -> Option<f64> {
     Some(request.gaps_ns().sum::<i64>() as f64 / gaps as f64)
 }
 
-/// Where all sampled GPUs have it.
+/// The sum over all sampled GPUs; `None` if one of them lacks the value.
 fn sum_over_gpus(gpus: &[GpuUse], value: impl Fn(&GpuUse) -> Option<f64>) -> Option<f64> {
     if gpus.is_empty() {
         return None;
@@ -152,7 +153,7 @@ mod tests {
         let analysis = crate::analyze(&record, None).unwrap();
         let serving = analysis.serving.as_ref().unwrap();
         assert_eq!((serving.summary.timed, serving.slos[0].is_met), (2, true));
-        let facts = RunFacts::of("a", "runs/a", &record, &analysis);
+        let facts = RunFacts::from_analysis("a", "runs/a", &record, &analysis);
         assert_eq!(facts.measured_in, "load");
         assert_eq!(facts.passes["ttft"], [10e6, 20e6]);
         assert_eq!(facts.passes["tpot"], [5e6, 5e6]);

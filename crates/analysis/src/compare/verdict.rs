@@ -1,10 +1,10 @@
-//! What an interval says.
+//! The conclusion that an interval allows.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::bootstrap::Interval;
-use super::metric::Metric;
+use super::bootstrap::RatioInterval;
+use super::metric::ComparedMetric;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -16,7 +16,7 @@ pub enum Verdict {
     Higher,
     /// The whole interval lies within the resolution.
     Same,
-    /// The interval holds 1 and reaches beyond the resolution, or there is none.
+    /// The interval holds 1 and reaches beyond the resolution, or the metric has no interval.
     CannotTell,
     /// The two sides did other work.
     NotComparable,
@@ -36,16 +36,20 @@ impl Verdict {
     }
 
     /// `resolution` is the relative difference that does not matter: 0.02.
-    pub fn of(metric: Metric, interval: Option<Interval>, resolution: f64) -> Self {
-        let Some(found) = interval else {
+    pub fn from_interval(
+        metric: ComparedMetric,
+        interval: Option<RatioInterval>,
+        resolution: f64,
+    ) -> Self {
+        let Some(interval) = interval else {
             return Self::CannotTell;
         };
         let most = 1.0 + resolution;
-        if found.low >= 1.0 / most && found.high <= most {
+        if interval.low >= 1.0 / most && interval.high <= most {
             return Self::Same;
         }
-        let rises = found.low > 1.0;
-        if !rises && found.high >= 1.0 {
+        let rises = interval.low > 1.0;
+        if !rises && interval.high >= 1.0 {
             return Self::CannotTell;
         }
         match (metric.is_speed, rises, metric.higher_is_better) {
@@ -58,7 +62,7 @@ impl Verdict {
 }
 
 /// Rounds that would narrow an interval to `resolution` on either side: its width shrinks with the root of their number.
-pub fn rounds_needed(interval: Interval, rounds: usize, resolution: f64) -> usize {
+pub fn rounds_needed(interval: RatioInterval, rounds: usize, resolution: f64) -> usize {
     let target = (1.0 + resolution).ln() * 2.0;
     let width = (interval.high / interval.low).ln();
     let needed = rounds as f64 * (width / target).powi(2);
@@ -71,30 +75,30 @@ mod tests {
 
     #[test]
     fn verdicts_by_hand() {
-        let of = |key: &str, low: f64, high: f64| {
-            let interval = Interval {
+        let verdict = |key: &str, low: f64, high: f64| {
+            let interval = RatioInterval {
                 ratio: f64::midpoint(low, high),
                 low,
                 high,
             };
-            Verdict::of(Metric::by_key(key).unwrap(), Some(interval), 0.02)
+            Verdict::from_interval(ComparedMetric::by_key(key).unwrap(), Some(interval), 0.02)
         };
-        assert_eq!(of("tpot", 1.01, 1.03), Verdict::Slower);
-        assert_eq!(of("tpot", 0.90, 0.97), Verdict::Faster);
-        assert_eq!(of("tpot", 0.99, 1.015), Verdict::Same);
-        // A difference that is sure but does not matter is none.
-        assert_eq!(of("tpot", 1.005, 1.01), Verdict::Same);
-        assert_eq!(of("tpot", 0.97, 1.01), Verdict::CannotTell);
-        assert_eq!(of("tokens_per_s", 1.05, 1.10), Verdict::Faster);
-        assert_eq!(of("peak_memory", 1.05, 1.10), Verdict::Higher);
-        let none = Verdict::of(Metric::by_key("tpot").unwrap(), None, 0.02);
+        assert_eq!(verdict("tpot", 1.01, 1.03), Verdict::Slower);
+        assert_eq!(verdict("tpot", 0.90, 0.97), Verdict::Faster);
+        assert_eq!(verdict("tpot", 0.99, 1.015), Verdict::Same);
+        // A difference that is sure but within the resolution does not matter.
+        assert_eq!(verdict("tpot", 1.005, 1.01), Verdict::Same);
+        assert_eq!(verdict("tpot", 0.97, 1.01), Verdict::CannotTell);
+        assert_eq!(verdict("tokens_per_s", 1.05, 1.10), Verdict::Faster);
+        assert_eq!(verdict("peak_memory", 1.05, 1.10), Verdict::Higher);
+        let none = Verdict::from_interval(ComparedMetric::by_key("tpot").unwrap(), None, 0.02);
         assert_eq!(none, Verdict::CannotTell);
     }
 
     /// A width of ±4 % at 10 rounds is ±2 % at about four times as many.
     #[test]
     fn rounds_grow_with_the_square_of_the_width() {
-        let interval = Interval {
+        let interval = RatioInterval {
             ratio: 1.0,
             low: 1.0 / 1.04,
             high: 1.04,

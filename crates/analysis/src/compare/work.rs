@@ -5,21 +5,22 @@ use llmprof_record::trace::{StrId, Trace};
 use rustc_hash::FxHashMap;
 
 use super::facts::WorkRow;
-use crate::matching::lanes::{Item, Lane, lanes};
+use crate::matching::lanes::{Item, WorkLane, list_lanes};
 use crate::phase_analysis::PhaseAnalysis;
+use crate::row_order::sort_descending_named;
 use crate::timeline::device_events::Class;
 use crate::trace::{Said, Structure};
 
-/// Events of one range that are kept in order: a decode step of a large model has about a thousand.
-const LONGEST_SEQUENCE: usize = 2000;
-/// Places that a row keeps.
-const MOST_PLACES: usize = 8;
+/// Maximum length of [`PhaseWork::sequence`]: a decode step of a large model has about a thousand events.
+const SEQUENCE_EVENTS_MAX: usize = 2000;
+/// Maximum number of places in a row.
+const ROW_PLACES_MAX: usize = 8;
 
-/// A trace with what every phase of it is looked up in.
-pub(super) struct Worked<'t> {
+/// A trace with the indices by which the work of its phases is collected.
+pub(super) struct WorkedTrace<'t> {
     trace: &'t Trace,
     pub(super) structure: Structure,
-    lanes: Vec<Lane>,
+    lanes: Vec<WorkLane>,
     /// By node of a CUDA graph, the ranges that were open when it was captured.
     nodes: FxHashMap<u64, StrId>,
 }
@@ -31,17 +32,17 @@ pub(super) struct PhaseWork {
 }
 
 #[derive(Default)]
-struct Sum {
+struct WorkSum {
     category: &'static str,
     calls: u64,
     time: i64,
     places: FxHashMap<String, i64>,
 }
 
-impl<'t> Worked<'t> {
-    pub(super) fn of(trace: &'t Trace) -> Self {
-        let structure = Structure::of(trace, &Said::default());
-        let lanes = lanes(trace, &structure);
+impl<'t> WorkedTrace<'t> {
+    pub(super) fn from_trace(trace: &'t Trace) -> Self {
+        let structure = Structure::from_trace(trace, &Said::default());
+        let lanes = list_lanes(trace, &structure);
         let nodes = &trace.graph_nodes;
         Self {
             nodes: (0..nodes.len())
@@ -53,22 +54,22 @@ impl<'t> Worked<'t> {
         }
     }
 
-    /// The events of a phase's device, clipped to its ranges as the waterfall has them; nothing for the host, whose operators the
-    /// phase itself lists.
-    pub(super) fn phase(&self, phase: &PhaseAnalysis, steps: f64) -> Option<PhaseWork> {
+    /// Sums the events of a phase's device, clipped to its ranges as in the waterfall; `None` for the host, whose operators the phase
+    /// itself lists.
+    pub(super) fn phase_work(&self, phase: &PhaseAnalysis, steps: f64) -> Option<PhaseWork> {
         let device = phase.device()?;
         let traced = phase.traced.as_ref()?;
         let mut first = 0;
-        let mut found = None;
+        let mut own_lane = None;
         for lane in &self.lanes {
             if lane.device == Some(device) {
-                found = Some(lane);
+                own_lane = Some(lane);
                 break;
             }
             first += lane.items.len();
         }
-        let lane = found?;
-        let mut sums: Vec<(String, Sum)> = Vec::new();
+        let lane = own_lane?;
+        let mut sums: Vec<(String, WorkSum)> = Vec::new();
         let mut by_id: FxHashMap<StrId, u32> = FxHashMap::default();
         let mut by_name: FxHashMap<String, u32> = FxHashMap::default();
         let mut sequence = Vec::new();
@@ -78,19 +79,19 @@ impl<'t> Worked<'t> {
                 instance.start_ns.0,
                 instance.start_ns.0.saturating_add(instance.wall_ns.0),
             );
-            for index in lane.around(window) {
+            for index in lane.items_around(window) {
                 let item = &lane.items[index];
-                let Some(time) = item.inside(window) else {
+                let Some(time) = item.time_inside(window) else {
                     continue;
                 };
                 let row = *by_id.entry(item.name).or_insert_with(|| {
-                    let name = self.name(item);
+                    let name = self.item_name(item);
                     *by_name.entry(name.clone()).or_insert_with(|| {
                         sums.push((
                             name,
-                            Sum {
-                                category: category(item),
-                                ..Sum::default()
+                            WorkSum {
+                                category: item_category(item),
+                                ..WorkSum::default()
                             },
                         ));
                         sums.len() as u32 - 1
@@ -100,23 +101,25 @@ impl<'t> Worked<'t> {
                 // A kernel that reaches into two ranges ran once.
                 sum.calls += u64::from(item.start >= window.0);
                 sum.time = sum.time.saturating_add(time);
-                if let Some(place) = self.place(first + index, item) {
+                if let Some(place) = self.launch_place(first + index, item) {
                     let at = sum.places.entry(place).or_default();
                     *at = at.saturating_add(time);
                 }
-                if number == 0 && sequence.len() < LONGEST_SEQUENCE {
+                if number == 0 && sequence.len() < SEQUENCE_EVENTS_MAX {
                     sequence.push(row);
                 }
             }
         }
-        let rows = sums.into_iter().map(|(name, sum)| sum.row(name, steps));
+        let rows = sums
+            .into_iter()
+            .map(|(name, sum)| sum.into_row(name, steps));
         Some(PhaseWork {
             rows: rows.collect(),
             sequence,
         })
     }
 
-    fn name(&self, item: &Item) -> String {
+    fn item_name(&self, item: &Item) -> String {
         let text = self.trace.text(item.name);
         match item.kernel {
             Some(_) => canonical(text),
@@ -125,13 +128,15 @@ impl<'t> Worked<'t> {
     }
 
     /// The module, else the framework's operator, that launched event `index`.
-    fn place(&self, index: usize, item: &Item) -> Option<String> {
+    fn launch_place(&self, index: usize, item: &Item) -> Option<String> {
         let attribution = &self.structure.attribution;
-        let captured = item.node.and_then(|node| self.nodes.get(&node).copied());
+        let captured = item
+            .node
+            .and_then(|node| self.nodes.get(&node.get()).copied());
         let captured = captured.map(|ranges| self.trace.text(ranges).to_owned());
         let ranges = captured.or_else(|| attribution.text(self.trace, attribution.ranges(index)));
         let modules = || attribution.text(self.trace, attribution.modules(index));
-        if let Some(module) = ranges.as_deref().and_then(module) {
+        if let Some(module) = ranges.as_deref().and_then(innermost_module) {
             return Some(module);
         }
         if let Some(module) = modules() {
@@ -143,11 +148,11 @@ impl<'t> Worked<'t> {
     }
 }
 
-impl Sum {
-    fn row(self, name: String, steps: f64) -> WorkRow {
+impl WorkSum {
+    fn into_row(self, name: String, steps: f64) -> WorkRow {
         let mut places: Vec<(String, i64)> = self.places.into_iter().collect();
-        places.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        places.truncate(MOST_PLACES);
+        sort_descending_named(&mut places, |(place, time)| (*time, place));
+        places.truncate(ROW_PLACES_MAX);
         WorkRow {
             name,
             category: self.category.to_owned(),
@@ -158,7 +163,7 @@ impl Sum {
     }
 }
 
-fn category(item: &Item) -> &'static str {
+fn item_category(item: &Item) -> &'static str {
     match item.class {
         Class::Copy => "copy",
         Class::Memset => "memset",
@@ -168,7 +173,7 @@ fn category(item: &Item) -> &'static str {
 }
 
 /// The innermost range that is named by a module's path, with `*` for numbers: `model.layers.*.self_attn`.
-fn module(ranges: &str) -> Option<String> {
+fn innermost_module(ranges: &str) -> Option<String> {
     let names = ranges.split('/').rev();
     let mut modules = names.filter(|name| {
         name.contains('.')
@@ -202,12 +207,11 @@ mod tests {
 
     #[test]
     fn modules_are_the_innermost_dotted_ranges() {
-        let found = |text: &str| module(text);
         assert_eq!(
-            found("decode/model/model.layers.3.self_attn").as_deref(),
+            innermost_module("decode/model/model.layers.3.self_attn").as_deref(),
             Some("model.layers.*.self_attn")
         );
-        assert_eq!(found("decode/decode_step"), None);
+        assert_eq!(innermost_module("decode/decode_step"), None);
         assert_eq!(
             without_numbers("Qwen2Model_0/Linear_12"),
             "Qwen2Model/Linear"

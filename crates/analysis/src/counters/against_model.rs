@@ -1,23 +1,23 @@
-//! What counters measured beside what the model needs, for one decode step.
+//! Work and traffic of one decode step by the counters, compared with what the model needs.
 
 use llmprof_record::kernel_name::Category;
 use llmprof_units::{Bytes, Flops};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::LaunchRow;
+use super::CountedLaunch;
 use crate::statics::Statics;
 
 /// Work and traffic of some operators: by counters, and by the model. A ratio above 1 is waste or an error of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct AgainstModel {
-    /// `gemm` or `attention`.
+    /// Compared operators: `gemm` or `attention`.
     pub kind: String,
     /// Decode steps that the profiled launches stand for.
     pub steps: u64,
     /// DRAM bytes and FLOPs of one step by the counters.
     pub counted_bytes: Bytes,
-    /// Operations that counters show.
+    /// Floating-point operations of one step by the counters.
     pub counted_flops: Flops,
     /// Weights, keys and values that the model reads in one step, and its FLOPs.
     pub model_bytes: Bytes,
@@ -25,12 +25,16 @@ pub struct AgainstModel {
     pub model_flops: Flops,
     /// Counted ÷ needed DRAM traffic.
     pub bytes_ratio: Option<f64>,
-    /// Counted ÷ needed operations.
+    /// Operations by the counters ÷ operations that the model needs.
     pub flops_ratio: Option<f64>,
 }
 
 /// Compares kinds whose kernels were classified by name. `steps` is how many decode steps the launches stand for.
-pub(crate) fn compare(rows: &[LaunchRow], statics: &Statics, steps: u64) -> Vec<AgainstModel> {
+pub(crate) fn compare_with_model(
+    rows: &[CountedLaunch],
+    statics: &Statics,
+    steps: u64,
+) -> Vec<AgainstModel> {
     let kinds = [
         (
             "gemm",
@@ -46,13 +50,13 @@ pub(crate) fn compare(rows: &[LaunchRow], statics: &Statics, steps: u64) -> Vec<
             let own = rows
                 .iter()
                 .filter(|row| categories.contains(&row.category()));
-            let (mut bytes, mut flops, mut found) = (0.0, 0.0, false);
+            let (mut bytes, mut flops, mut has_launches) = (0.0, 0.0, false);
             for row in own {
                 let launches = row.launches? as f64;
                 bytes += launches * row.dram_bytes?.0 as f64;
                 let rate: f64 = row.pipes.iter().map(|pipe| pipe.flops_per_s.0).sum();
                 flops += launches * rate * row.duration_ns?.seconds();
-                found = true;
+                has_launches = true;
             }
             let theory = step
                 .kinds
@@ -67,7 +71,7 @@ pub(crate) fn compare(rows: &[LaunchRow], statics: &Statics, steps: u64) -> Vec<
             let (counted_bytes, counted_flops) = (per_step(bytes), per_step(flops));
             let ratio =
                 |counted: u64, model: u64| (model > 0).then(|| counted as f64 / model as f64);
-            found.then(|| AgainstModel {
+            has_launches.then(|| AgainstModel {
                 kind: kind.to_owned(),
                 steps,
                 counted_bytes: Bytes(counted_bytes),

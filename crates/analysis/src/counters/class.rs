@@ -6,20 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use super::quantities::Fill;
 
-/// What limits a kernel.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum KernelClass {
+pub enum KernelBottleneck {
     ComputeBound,
-    /// Bandwidth of main memory.
+    /// DRAM bandwidth limits the kernel.
     MemoryBound,
     L2Bound,
     L1Bound,
     /// No unit is busy: warps wait.
     LatencyBound,
-    /// Fewer blocks than SMs.
+    /// The grid has fewer blocks than the device has SMs.
     UnderfilledGrid,
     /// Compute and memory are used alike.
     Balanced,
@@ -27,7 +26,7 @@ pub enum KernelClass {
     Unknown,
 }
 
-impl KernelClass {
+impl KernelBottleneck {
     pub const ALL: [Self; 8] = [
         Self::ComputeBound,
         Self::MemoryBound,
@@ -60,8 +59,8 @@ impl KernelClass {
 pub struct ClassRule {
     /// A unit below this limits nothing.
     pub low_pct: f64,
-    /// SM throughput from which a kernel is compute-bound whatever its instructions are; a grid that fills fewer SMs
-    /// than there are and reaches it is not called under-filled.
+    /// SM throughput from which a kernel is compute-bound regardless of its instructions; a grid that leaves SMs without a block
+    /// and reaches it is not called under-filled.
     pub high_pct: f64,
     /// Uses closer than this are alike.
     pub margin_pct: f64,
@@ -86,7 +85,7 @@ impl From<ClassifyPlan> for ClassRule {
 /// What the rule decides by, percent of peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Use {
-    /// SM throughput of peak.
+    /// SM throughput in percent of peak.
     pub sm_pct: Option<f64>,
     /// Floating-point rate of the peak of its pipe and format: by the chip's own counters, or by the device's datasheet
     /// where that is higher.
@@ -94,64 +93,64 @@ pub struct Use {
     /// Whether a pipe worked whose peak is not known: how busy it was cannot be said.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lacks_peak: bool,
-    /// DRAM throughput of peak.
+    /// DRAM throughput in percent of peak.
     pub dram_pct: Option<f64>,
-    /// L2 throughput of peak.
+    /// L2 cache throughput in percent of peak.
     pub l2_pct: Option<f64>,
-    /// L1 throughput of peak.
+    /// L1 cache throughput in percent of peak.
     pub l1_pct: Option<f64>,
 }
 
 impl ClassRule {
-    pub fn class(&self, used: &Use, fill: &Fill) -> KernelClass {
+    pub fn classify_kernel(&self, used: &Use, fill: &Fill) -> KernelBottleneck {
         let (Some(sm), Some(dram)) = (used.sm_pct, used.dram_pct) else {
-            return KernelClass::Unknown;
+            return KernelBottleneck::Unknown;
         };
         let flops = used.flops_pct.unwrap_or(0.0);
         let compute = sm.max(flops);
-        let (memory, by_level) = self.memory(dram, used);
+        let (memory, by_level) = self.busiest_level(dram, used);
         let lead = compute.max(memory);
         let is_underfilled = fill
             .blocks
             .zip(fill.sms)
             .is_some_and(|(blocks, sms)| blocks < sms);
         if is_underfilled && lead < self.high_pct {
-            return KernelClass::UnderfilledGrid;
+            return KernelBottleneck::UnderfilledGrid;
         }
         if used.lacks_peak && lead < self.high_pct {
-            return KernelClass::Unknown;
+            return KernelBottleneck::Unknown;
         }
         if lead < self.low_pct {
-            return KernelClass::LatencyBound;
+            return KernelBottleneck::LatencyBound;
         }
         let is_computing = sm >= self.high_pct || flops >= self.low_pct;
         if (compute - memory).abs() <= self.margin_pct {
-            return KernelClass::Balanced;
+            return KernelBottleneck::Balanced;
         }
         if memory > compute {
             return by_level;
         }
         // Busy SMs alone may be address arithmetic and waiting.
         if is_computing {
-            KernelClass::ComputeBound
+            KernelBottleneck::ComputeBound
         } else if memory >= self.low_pct {
             by_level
         } else {
-            KernelClass::LatencyBound
+            KernelBottleneck::LatencyBound
         }
     }
 
     /// The busiest level; of levels that are alike, the one farthest from the SM, which the others wait for.
-    fn memory(&self, dram: f64, used: &Use) -> (f64, KernelClass) {
+    fn busiest_level(&self, dram: f64, used: &Use) -> (f64, KernelBottleneck) {
         let l2 = used.l2_pct.unwrap_or(0.0);
         let l1 = used.l1_pct.unwrap_or(0.0);
         let most = dram.max(l2).max(l1);
         let class = if dram + self.margin_pct >= most {
-            KernelClass::MemoryBound
+            KernelBottleneck::MemoryBound
         } else if l2 + self.margin_pct >= most {
-            KernelClass::L2Bound
+            KernelBottleneck::L2Bound
         } else {
-            KernelClass::L1Bound
+            KernelBottleneck::L1Bound
         };
         (most, class)
     }
@@ -161,7 +160,7 @@ impl ClassRule {
 mod tests {
     use super::*;
 
-    fn class(sm: f64, flops: f64, dram: f64, l2: f64, l1: f64, blocks: u64) -> KernelClass {
+    fn class(sm: f64, flops: f64, dram: f64, l2: f64, l1: f64, blocks: u64) -> KernelBottleneck {
         let used = Use {
             sm_pct: Some(sm),
             flops_pct: Some(flops),
@@ -175,34 +174,34 @@ mod tests {
             sms: Some(132),
             ..Fill::default()
         };
-        ClassRule::default().class(&used, &fill)
+        ClassRule::default().classify_kernel(&used, &fill)
     }
 
     #[test]
     fn the_busiest_unit_is_the_limit() {
         assert_eq!(
             class(85.0, 80.0, 20.0, 30.0, 30.0, 1000),
-            KernelClass::ComputeBound
+            KernelBottleneck::ComputeBound
         );
         assert_eq!(
             class(20.0, 1.0, 80.0, 40.0, 30.0, 1000),
-            KernelClass::MemoryBound
+            KernelBottleneck::MemoryBound
         );
         assert_eq!(
             class(20.0, 1.0, 20.0, 90.0, 40.0, 1000),
-            KernelClass::L2Bound
+            KernelBottleneck::L2Bound
         );
         assert_eq!(
             class(20.0, 1.0, 20.0, 30.0, 90.0, 1000),
-            KernelClass::L1Bound
+            KernelBottleneck::L1Bound
         );
         assert_eq!(
             class(70.0, 60.0, 68.0, 30.0, 30.0, 1000),
-            KernelClass::Balanced
+            KernelBottleneck::Balanced
         );
         assert_eq!(
             class(20.0, 1.0, 20.0, 30.0, 30.0, 1000),
-            KernelClass::LatencyBound
+            KernelBottleneck::LatencyBound
         );
     }
 
@@ -210,15 +209,15 @@ mod tests {
     fn a_grid_smaller_than_the_device_is_under_filled_unless_it_keeps_a_unit_busy() {
         assert_eq!(
             class(5.0, 0.0, 20.0, 10.0, 5.0, 131),
-            KernelClass::UnderfilledGrid
+            KernelBottleneck::UnderfilledGrid
         );
         assert_eq!(
             class(5.0, 0.0, 61.0, 10.0, 5.0, 131),
-            KernelClass::MemoryBound
+            KernelBottleneck::MemoryBound
         );
         assert_eq!(
             class(5.0, 0.0, 20.0, 10.0, 5.0, 132),
-            KernelClass::LatencyBound
+            KernelBottleneck::LatencyBound
         );
     }
 
@@ -227,11 +226,11 @@ mod tests {
     fn busy_sms_without_arithmetic_are_not_compute_bound() {
         assert_eq!(
             class(45.0, 0.0, 20.0, 20.0, 20.0, 1000),
-            KernelClass::LatencyBound
+            KernelBottleneck::LatencyBound
         );
         assert_eq!(
             class(45.0, 0.0, 38.0, 20.0, 20.0, 1000),
-            KernelClass::MemoryBound
+            KernelBottleneck::MemoryBound
         );
     }
 
@@ -257,12 +256,12 @@ mod tests {
                 high_pct,
                 margin_pct,
             };
-            ClassRule::from(plan).class(&used, &fill)
+            ClassRule::from(plan).classify_kernel(&used, &fill)
         };
-        assert_eq!(by(35.0, 60.0, 5.0), KernelClass::UnderfilledGrid);
-        assert_eq!(by(25.0, 30.0, 5.0), KernelClass::MemoryBound);
-        assert_eq!(by(25.0, 30.0, 12.0), KernelClass::Balanced);
-        assert_eq!(by(30.5, 30.5, 5.0), KernelClass::UnderfilledGrid);
+        assert_eq!(by(35.0, 60.0, 5.0), KernelBottleneck::UnderfilledGrid);
+        assert_eq!(by(25.0, 30.0, 5.0), KernelBottleneck::MemoryBound);
+        assert_eq!(by(25.0, 30.0, 12.0), KernelBottleneck::Balanced);
+        assert_eq!(by(30.5, 30.5, 5.0), KernelBottleneck::UnderfilledGrid);
         assert_eq!(
             ClassRule::from(ClassifyPlan::default()),
             ClassRule::default()
@@ -278,15 +277,15 @@ mod tests {
             dram_pct: Some(dram),
             ..Use::default()
         };
-        let class = |used: &Use| ClassRule::default().class(used, &Fill::default());
-        assert_eq!(class(&used(32.0, 20.0)), KernelClass::Unknown);
-        assert_eq!(class(&used(32.0, 85.0)), KernelClass::MemoryBound);
-        assert_eq!(class(&used(85.0, 20.0)), KernelClass::ComputeBound);
+        let class = |used: &Use| ClassRule::default().classify_kernel(used, &Fill::default());
+        assert_eq!(class(&used(32.0, 20.0)), KernelBottleneck::Unknown);
+        assert_eq!(class(&used(32.0, 85.0)), KernelBottleneck::MemoryBound);
+        assert_eq!(class(&used(85.0, 20.0)), KernelBottleneck::ComputeBound);
     }
 
     #[test]
     fn without_counters_there_is_no_class() {
-        let class = ClassRule::default().class(&Use::default(), &Fill::default());
-        assert_eq!(class, KernelClass::Unknown);
+        let class = ClassRule::default().classify_kernel(&Use::default(), &Fill::default());
+        assert_eq!(class, KernelBottleneck::Unknown);
     }
 }

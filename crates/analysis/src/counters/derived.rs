@@ -1,4 +1,4 @@
-//! What kernels would be classified as where counters are forbidden: FLOPs and bytes of the model, times of the timeline.
+//! Classification of kernels where counters are forbidden, by FLOPs and bytes of the model and times of the timeline.
 //!
 //! Bytes are the least that must cross DRAM, so that DRAM use is a lower bound; caches, stalls and grids are not known.
 
@@ -10,48 +10,49 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::quantities::Fill;
-use super::{ClassRule, KernelClass, Use};
+use super::{ClassRule, KernelBottleneck, Use};
 use crate::matching::OperatorGroup;
 use crate::phase_analysis::PhaseAnalysis;
+use crate::row_order::sort_descending;
 
 /// The kernels of matched operators, without counters.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct DerivedKernels {
-    /// Always `derived`.
+    /// Always `derived`: no counter was read.
     pub basis: Basis,
     /// The margins that classes were decided by.
     pub rule: ClassRule,
     /// The device whose peaks rates are compared with.
     pub device: String,
-    /// The longest first.
+    /// One row per operator and phase, the longest time first.
     pub rows: Vec<DerivedRow>,
 }
 
 /// The kernels of one place in the model, in one phase.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct DerivedRow {
-    /// Phase of the operator.
+    /// Name of the phase that the operator ran in.
     pub phase: String,
     /// The path with `*` for the number of the layer; the kind where kernels cannot be separated.
     pub operator: String,
-    /// Kind of operator.
+    /// What the operator does in the model.
     pub kind: Kind,
     /// Number format of the arithmetic.
     pub dtype: DType,
-    /// Number of calls.
+    /// Matched calls of the operator.
     pub calls: u64,
-    /// Time of its kernels.
+    /// Measured time of its kernels.
     pub total_ns: Nanos,
     /// Floating-point operations; a multiply-add is two.
     pub flops: Flops,
-    /// Minimum DRAM traffic.
+    /// Least bytes that must cross DRAM for these calls.
     pub min_dram_bytes: Bytes,
     /// FLOP rate and minimum DRAM traffic in percent of peak.
     pub flops_pct: Option<f64>,
     /// DRAM traffic of the model ÷ what the bandwidth allows; a lower bound.
     pub dram_pct: f64,
-    /// Bottleneck class.
-    pub class: KernelClass,
+    /// What limits the kernels, by the least traffic that they can have.
+    pub class: KernelBottleneck,
 }
 
 impl DerivedRow {
@@ -66,8 +67,8 @@ impl DerivedRow {
     }
 }
 
-/// Nothing where counters were not asked for, or are there, or operators have no times.
-pub(crate) fn derive(
+/// `None` if counters were not asked for, were recorded, or no operator has a time.
+pub(crate) fn derive_kernels(
     record: &RunRecord,
     phases: &[PhaseAnalysis],
     device: Option<&Device>,
@@ -82,9 +83,9 @@ pub(crate) fn derive(
         .iter()
         .flat_map(|phase| phase.by_path.iter().map(move |group| (phase, group)))
         .filter(|(_, group)| group.measured_ns.0 > 0)
-        .map(|(phase, group)| row(phase.name(), group, device, rule))
+        .map(|(phase, group)| derived_row(phase.name(), group, device, rule))
         .collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
+    sort_descending(&mut rows, |row| row.total_ns.0);
     (!rows.is_empty()).then(|| DerivedKernels {
         basis: Basis::Derived,
         rule,
@@ -93,7 +94,7 @@ pub(crate) fn derive(
     })
 }
 
-fn row(phase: &str, group: &OperatorGroup, device: &Device, rule: ClassRule) -> DerivedRow {
+fn derived_row(phase: &str, group: &OperatorGroup, device: &Device, rule: ClassRule) -> DerivedRow {
     let seconds = group.measured_ns.seconds();
     let engine = match group.kind {
         Kind::Linear
@@ -127,6 +128,6 @@ fn row(phase: &str, group: &OperatorGroup, device: &Device, rule: ClassRule) -> 
         min_dram_bytes: group.min_dram_bytes,
         flops_pct,
         dram_pct,
-        class: rule.class(&used, &Fill::default()),
+        class: rule.classify_kernel(&used, &Fill::default()),
     }
 }

@@ -3,7 +3,8 @@
 use llmprof_record::counters::{Counters, Level, Value};
 use llmprof_theory::device::{Catalog, Device};
 
-use super::quantities::Launch;
+use super::quantities::LaunchCounters;
+use crate::thresholds::COUNTED_BANDWIDTH_TOLERANCE_SHARE;
 
 /// Devices of the catalog by compute capability (NVIDIA's list "CUDA GPU Compute Capability").
 const CAPABILITIES: [(&str, &[&str]); 9] = [
@@ -26,10 +27,6 @@ const CAPABILITIES: [(&str, &[&str]); 9] = [
     ("12.0", &["rtx_5090", "rtx_pro_6000_server"]),
 ];
 
-/// Counted and stated bandwidths of one memory differ by less: the clock of a page is rounded to four digits, that of a datasheet
-/// to two.
-const BANDWIDTH_TOLERANCE: f64 = 0.03;
-
 /// The device, by the name that the pages state, else by compute capability, number of SMs and DRAM bandwidth. `None` where several
 /// devices fit: their peaks differ.
 pub fn infer_device(counters: &Counters) -> Option<Device> {
@@ -38,7 +35,7 @@ pub fn infer_device(counters: &Counters) -> Option<Device> {
         return catalog.by_driver_name(name).ok();
     }
     let launch = counters.launches.first()?;
-    let sms = Launch { counters, launch }.sms()?;
+    let sms = LaunchCounters { counters, launch }.sms()?;
     let (_, names) = CAPABILITIES
         .iter()
         .find(|(capability, _)| *capability == launch.compute_capability)?;
@@ -55,7 +52,7 @@ pub fn infer_device(counters: &Counters) -> Option<Device> {
         let bandwidth = dram_peak(counters)?;
         fitting.retain(|device| {
             let stated = device.memory_bandwidth().0;
-            (bandwidth / stated - 1.0).abs() <= BANDWIDTH_TOLERANCE
+            (bandwidth / stated - 1.0).abs() <= COUNTED_BANDWIDTH_TOLERANCE_SHARE
         });
     }
     let [device] = <[Device; 1]>::try_from(fitting).ok()?;

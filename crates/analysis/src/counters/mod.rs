@@ -20,19 +20,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::against_model::AgainstModel;
-pub use self::class::{ClassRule, KernelClass, Use};
+pub use self::class::{ClassRule, KernelBottleneck, Use};
 pub use self::derived::{DerivedKernels, DerivedRow};
 pub use self::device::infer_device;
-use self::quantities::Launch;
-pub use self::quantities::{Access, Fill, Stall, percentages};
+use self::quantities::LaunchCounters;
+pub use self::quantities::{Fill, MemoryAccess, Stall, percentages};
 pub use self::readings::KernelFinding;
 use crate::trace::TraceAnalysis;
 
-/// All profiled launches.
+/// The launches that the counter profiler measured.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct CountersAnalysis {
     /// One row a launch, in the order of the report.
-    pub launches: Vec<LaunchRow>,
+    pub launches: Vec<CountedLaunch>,
     /// How many of them have a kernel on the timeline; absent without a timeline.
     pub joined: Option<usize>,
     /// The margins that classes were decided by.
@@ -46,10 +46,9 @@ pub struct CountersAnalysis {
     pub against_model: Vec<AgainstModel>,
 }
 
-/// One profiled launch.
+/// One launch that the counter profiler measured.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
-#[schemars(rename = "CountedLaunch")]
-pub struct LaunchRow {
+pub struct CountedLaunch {
     /// The report it is from and its number there.
     #[serde(default)]
     pub report: String,
@@ -58,9 +57,9 @@ pub struct LaunchRow {
     pub id: u64,
     /// The kernel, under the name by which all tools meet.
     pub kernel: String,
-    /// Blocks in the grid.
+    /// Number of blocks in x, y and z; absent where not recorded.
     pub grid: Option<[u32; 3]>,
-    /// Threads in a block.
+    /// Number of threads of a block in x, y and z; absent where not recorded.
     pub block: Option<[u32; 3]>,
     /// Operators of the model that launch it, the most often first; `*` is the number of the layer. Empty without module ranges.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -79,13 +78,13 @@ pub struct LaunchRow {
     pub percentages: Vec<(String, Option<f64>)>,
     /// Bytes that main memory moved.
     pub dram_bytes: Option<Bytes>,
-    /// Matrix units.
-    pub tensor: Option<Point>,
-    /// Multiply-adds in f32.
-    pub fp32: Option<Point>,
-    /// Bottleneck class.
+    /// Rate and traffic of the tensor cores.
+    pub tensor: Option<CounterPoint>,
+    /// Rate and traffic of FP32 multiply-adds.
+    pub fp32: Option<CounterPoint>,
+    /// What limits the kernel, by `rule`.
     #[serde(default = "no_class")]
-    pub class: KernelClass,
+    pub class: KernelBottleneck,
     /// What the class was decided by.
     #[serde(default)]
     pub used: Use,
@@ -98,7 +97,7 @@ pub struct LaunchRow {
     /// Use of the tensor cores in percent of their peak.
     #[serde(default)]
     pub tensor_use_pct: Option<f64>,
-    /// What limits the occupancy.
+    /// Resources that keep more blocks from an SM.
     #[serde(default)]
     pub occupancy_limiters: Vec<String>,
     /// Why warps waited, the longest first.
@@ -107,10 +106,10 @@ pub struct LaunchRow {
     /// How the launch fills the SMs.
     #[serde(default)]
     pub fill: Fill,
-    /// How memory is accessed.
+    /// How well global and shared memory are accessed.
     #[serde(default)]
-    pub access: Access,
-    /// What counters show.
+    pub access: MemoryAccess,
+    /// Conclusions from the counters of this launch.
     #[serde(default)]
     pub findings: Vec<KernelFinding>,
     /// The tool's advice that it expects the largest speed-up of the kernel of; absent where it expects none.
@@ -123,13 +122,12 @@ pub struct LaunchRow {
 
 /// Where a launch stands under a roofline.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
-#[schemars(rename = "CounterPoint")]
-pub struct Point {
-    /// Operations per second.
+pub struct CounterPoint {
+    /// Rate of floating-point operations, per second.
     pub flops_per_s: f64,
     /// Bytes per second of main memory.
     pub bytes_per_s: f64,
-    /// Operations per DRAM byte.
+    /// Operations per byte of DRAM traffic; absent where no byte crossed DRAM.
     pub intensity: Option<f64>,
 }
 
@@ -137,9 +135,9 @@ pub struct Point {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[schemars(rename = "KernelAdvice")]
 pub struct Advice {
-    /// The rule's name: `SOLBottleneck`.
+    /// Name of the profiler's rule, as `SOLBottleneck`.
     pub rule: String,
-    /// What it says.
+    /// The profiler's advice in its own words.
     pub text: String,
     /// The part of the time that would go, percent, as the tool estimates it.
     pub speedup_pct: Option<f64>,
@@ -151,7 +149,7 @@ pub struct Advice {
     pub is_warning: bool,
 }
 
-impl From<RooflinePoint> for Point {
+impl From<RooflinePoint> for CounterPoint {
     fn from(point: RooflinePoint) -> Self {
         Self {
             flops_per_s: point.rate.0,
@@ -162,8 +160,9 @@ impl From<RooflinePoint> for Point {
 }
 
 impl CountersAnalysis {
-    /// Rows of all launches; with a timeline, beside their kernels there. Without a device, it is the one that the counters show.
-    pub fn of(
+    /// Rows of all launches, joined to their kernels on `timeline`. Without `device`, rates are compared with the peaks of the device
+    /// that the counters show.
+    pub fn from_counters(
         counters: &Counters,
         timeline: Option<&TraceAnalysis>,
         device: Option<&Device>,
@@ -174,10 +173,17 @@ impl CountersAnalysis {
             None => infer_device(counters),
         };
         let device = device.or(inferred.as_ref());
-        let launches: Vec<LaunchRow> = counters
+        let launches: Vec<CountedLaunch> = counters
             .launches
             .iter()
-            .map(|launch| LaunchRow::of(Launch { counters, launch }, timeline, device, rule))
+            .map(|launch| {
+                CountedLaunch::from_launch(
+                    LaunchCounters { counters, launch },
+                    timeline,
+                    device,
+                    rule,
+                )
+            })
             .collect();
         let joined = timeline.map(|_| {
             launches
@@ -195,18 +201,18 @@ impl CountersAnalysis {
     }
 }
 
-fn no_class() -> KernelClass {
-    KernelClass::Unknown
+fn no_class() -> KernelBottleneck {
+    KernelBottleneck::Unknown
 }
 
-impl LaunchRow {
-    fn of(
-        read: Launch<'_>,
+impl CountedLaunch {
+    fn from_launch(
+        read: LaunchCounters<'_>,
         timeline: Option<&TraceAnalysis>,
         device: Option<&Device>,
         rule: ClassRule,
     ) -> Self {
-        let Launch { counters, launch } = read;
+        let LaunchCounters { counters, launch } = read;
         let stands_for = launch.stands_for;
         let mut pipes = counters.pipes(launch);
         let lacks_peak = pipes
@@ -215,13 +221,13 @@ impl LaunchRow {
         let flops_pct = pipes
             .iter()
             .filter_map(|rate| pipe_use(rate, device))
-            .fold(None, |most, value| Some(larger(most, value)))
+            .fold(None, |most, value| Some(larger_of(most, value)))
             .filter(|_| !lacks_peak);
         let tensor_use_pct = pipes
             .iter()
             .filter(|rate| rate.pipe == Pipe::Tensor)
             .filter_map(|rate| pipe_use(rate, device))
-            .fold(None, |most, value| Some(larger(most, value)));
+            .fold(None, |most, value| Some(larger_of(most, value)));
         pipes.retain(|rate| rate.flops_per_s.0 > 0.0);
         let mut row = Self {
             report: launch.report.clone(),
@@ -233,15 +239,15 @@ impl LaunchRow {
             duration_ns: counters.duration(launch),
             timeline_mean_ns: match stands_for {
                 Some(whole) => Some(whole.total_ns.0 as f64 / whole.launches.max(1) as f64),
-                None => timeline.and_then(|timeline| mean_on(timeline, launch)),
+                None => timeline.and_then(|timeline| timeline_mean(timeline, launch)),
             },
             launches: stands_for.map(|whole| whole.launches),
             total_ns: stands_for.map(|whole| whole.total_ns),
             percentages: read.percentages(),
             dram_bytes: counters.dram_bytes(launch),
-            tensor: counters.tensor_point(launch).map(Point::from),
-            fp32: counters.fp32_point(launch).map(Point::from),
-            class: KernelClass::Unknown,
+            tensor: counters.tensor_point(launch).map(CounterPoint::from),
+            fp32: counters.fp32_point(launch).map(CounterPoint::from),
+            class: KernelBottleneck::Unknown,
             used: Use::default(),
             pipes,
             levels: counters.levels(launch),
@@ -254,8 +260,8 @@ impl LaunchRow {
             fill: read.fill(),
             access: read.access(),
             findings: Vec::new(),
-            advice: advice(launch),
-            rules: rules(launch),
+            advice: best_advice(launch),
+            rules: all_advice(launch),
         };
         row.used = Use {
             sm_pct: row.percentage("sm_throughput_pct"),
@@ -268,15 +274,15 @@ impl LaunchRow {
                 .number("l1tex__throughput.avg.pct_of_peak_sustained_elapsed")
                 .filter(|percent| *percent <= 100.0),
         };
-        row.class = rule.class(&row.used, &row.fill);
-        row.findings = readings::of(&row, row.category(), rule);
+        row.class = rule.classify_kernel(&row.used, &row.fill);
+        row.findings = readings::conclude_launch(&row, row.category(), rule);
         row
     }
 
-    /// One of [`percentages`].
+    /// `name` is one of [`percentages`].
     pub fn percentage(&self, name: &str) -> Option<f64> {
-        let found = self.percentages.iter().find(|(one, _)| one == name);
-        found.and_then(|(_, value)| *value)
+        let named = self.percentages.iter().find(|(one, _)| one == name);
+        named.and_then(|(_, value)| *value)
     }
 
     /// What warps waited for most.
@@ -301,7 +307,7 @@ impl LaunchRow {
     }
 }
 
-fn larger(most: Option<f64>, value: f64) -> f64 {
+fn larger_of(most: Option<f64>, value: f64) -> f64 {
     most.map_or(value, |most| most.max(value))
 }
 
@@ -312,7 +318,9 @@ fn pipe_use(rate: &PipeRate, device: Option<&Device>) -> Option<f64> {
             Pipe::Tensor => Engine::Tensor,
             _ => Engine::Vector,
         };
-        let peak = device.dense_peak(dtype(&rate.format)?, engine).ok()?;
+        let peak = device
+            .dense_peak(dtype_of_format(&rate.format)?, engine)
+            .ok()?;
         Some(peak.dense_flops_per_s)
     });
     let peak = stated.or(rate.peak_flops_per_s)?;
@@ -320,7 +328,7 @@ fn pipe_use(rate: &PipeRate, device: Option<&Device>) -> Option<f64> {
 }
 
 /// A format as counters name it.
-fn dtype(format: &str) -> Option<DType> {
+fn dtype_of_format(format: &str) -> Option<DType> {
     Some(match format {
         "bf16" => DType::Bf16,
         "fp16" => DType::F16,
@@ -333,7 +341,7 @@ fn dtype(format: &str) -> Option<DType> {
     })
 }
 
-fn mean_on(timeline: &TraceAnalysis, launch: &ProfiledLaunch) -> Option<f64> {
+fn timeline_mean(timeline: &TraceAnalysis, launch: &ProfiledLaunch) -> Option<f64> {
     let mut kernels = timeline.kernels.iter();
     kernels
         .find(|kernel| kernel.canonical == launch.canonical)
@@ -342,7 +350,7 @@ fn mean_on(timeline: &TraceAnalysis, launch: &ProfiledLaunch) -> Option<f64> {
 
 /// The rule that the tool expects the largest speedup of the whole kernel of: a part of a kernel may become much faster
 /// and the kernel hardly.
-fn advice(launch: &ProfiledLaunch) -> Option<Advice> {
+fn best_advice(launch: &ProfiledLaunch) -> Option<Advice> {
     let expected = |rule: &&Rule| {
         let speedup = rule.speedup.filter(|speedup| speedup.of_whole_kernel);
         speedup.map(|speedup| speedup.percent)
@@ -361,20 +369,20 @@ fn advice(launch: &ProfiledLaunch) -> Option<Advice> {
     })
 }
 
-fn rules(launch: &ProfiledLaunch) -> Vec<Advice> {
+fn all_advice(launch: &ProfiledLaunch) -> Vec<Advice> {
     let is_told = |rule: &&Rule| matches!(rule.kind, RuleKind::Optimization | RuleKind::Warning);
-    let mut found: Vec<&Rule> = launch.rules.iter().filter(is_told).collect();
+    let mut rules: Vec<&Rule> = launch.rules.iter().filter(is_told).collect();
     let rank = |rule: &Rule| {
         let speedup = rule.speedup;
         let is_whole = speedup.is_some_and(|speedup| speedup.of_whole_kernel);
         let percent = speedup.map_or(-1.0, |speedup| speedup.percent);
         ((rule.kind == RuleKind::Warning, is_whole), percent)
     };
-    found.sort_by(|a, b| {
+    rules.sort_by(|a, b| {
         let ((a_first, a), (b_first, b)) = (rank(a), rank(b));
         b_first.cmp(&a_first).then(b.total_cmp(&a))
     });
-    let advice = found.into_iter().map(|rule| Advice {
+    let advice = rules.into_iter().map(|rule| Advice {
         rule: rule.name.clone(),
         text: rule.description.clone(),
         speedup_pct: rule.speedup.map(|speedup| speedup.percent),
@@ -413,9 +421,10 @@ mod tests {
                 launches: vec![launch],
                 ..Counters::default()
             };
-            let found = CountersAnalysis::of(&counters, None, None, ClassRule::default());
-            assert_eq!(found.joined, None);
-            let rules = &found.launches[0].rules;
+            let analysis =
+                CountersAnalysis::from_counters(&counters, None, None, ClassRule::default());
+            assert_eq!(analysis.joined, None);
+            let rules = &analysis.launches[0].rules;
             assert_eq!(rules.len(), found_rules, "all of them");
             let speedups: Vec<Option<f64>> = rules.iter().map(|rule| rule.speedup_pct).collect();
             if found_rules == 4 {
@@ -424,7 +433,7 @@ mod tests {
                 let of_whole = rules.iter().map(|rule| rule.of_whole_kernel);
                 assert!(of_whole.eq([true, true, false, false]));
             }
-            found.launches[0]
+            analysis.launches[0]
                 .advice
                 .as_ref()
                 .map(|advice| advice.rule.clone())
@@ -456,14 +465,11 @@ mod tests {
             ],
             ..ProfiledLaunch::default()
         };
-        let found = rules(&launch);
-        let found: Vec<_> = found
+        let advice = all_advice(&launch);
+        let told: Vec<_> = advice
             .iter()
             .map(|rule| (rule.rule.as_str(), rule.is_warning))
             .collect();
-        assert_eq!(
-            found,
-            [("SharedMemoryConflicts", true), ("CPIStall", false)]
-        );
+        assert_eq!(told, [("SharedMemoryConflicts", true), ("CPIStall", false)]);
     }
 }

@@ -4,39 +4,41 @@ use llmprof_record::counters::{Counters, ProfiledLaunch, Value};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-const SPEED_OF_LIGHT: &str = "GPU Speed Of Light Throughput";
-const MEMORY: &str = "Memory Workload Analysis";
+use crate::row_order::sort_descending_f64;
+
+const SPEED_OF_LIGHT_SECTION: &str = "GPU Speed Of Light Throughput";
+const MEMORY_SECTION: &str = "Memory Workload Analysis";
 
 /// Percentages: our name, that of the raw page, section and name of the details page.
 pub(super) const PERCENTAGES: &[(&str, &str, &str, &str)] = &[
     (
         "sm_throughput_pct",
         "sm__throughput.avg.pct_of_peak_sustained_elapsed",
-        SPEED_OF_LIGHT,
+        SPEED_OF_LIGHT_SECTION,
         "Compute (SM) Throughput",
     ),
     (
         "dram_throughput_pct",
         "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-        SPEED_OF_LIGHT,
+        SPEED_OF_LIGHT_SECTION,
         "DRAM Throughput",
     ),
     (
         "mem_throughput_pct",
         "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
-        SPEED_OF_LIGHT,
+        SPEED_OF_LIGHT_SECTION,
         "Memory Throughput",
     ),
     (
         "l1tex_throughput_pct",
         "l1tex__throughput.avg.pct_of_peak_sustained_active",
-        SPEED_OF_LIGHT,
+        SPEED_OF_LIGHT_SECTION,
         "L1/TEX Cache Throughput",
     ),
     (
         "l2_throughput_pct",
         "lts__throughput.avg.pct_of_peak_sustained_elapsed",
-        SPEED_OF_LIGHT,
+        SPEED_OF_LIGHT_SECTION,
         "L2 Cache Throughput",
     ),
     (
@@ -48,25 +50,25 @@ pub(super) const PERCENTAGES: &[(&str, &str, &str, &str)] = &[
     (
         "mem_busy_pct",
         "gpu__compute_memory_access_throughput.avg.pct_of_peak_sustained_elapsed",
-        MEMORY,
+        MEMORY_SECTION,
         "Mem Busy",
     ),
     (
         "max_bandwidth_pct",
         "gpu__compute_memory_request_throughput.avg.pct_of_peak_sustained_elapsed",
-        MEMORY,
+        MEMORY_SECTION,
         "Max Bandwidth",
     ),
     (
         "l1tex_hit_rate_pct",
         "l1tex__t_sector_hit_rate.pct",
-        MEMORY,
+        MEMORY_SECTION,
         "L1/TEX Hit Rate",
     ),
     (
         "l2_hit_rate_pct",
         "lts__t_sector_hit_rate.pct",
-        MEMORY,
+        MEMORY_SECTION,
         "L2 Hit Rate",
     ),
     (
@@ -84,7 +86,7 @@ pub(super) const PERCENTAGES: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// What keeps more blocks from an SM: our name, that of the raw page and of the details page.
-const LIMITS: [(&str, &str, &str); 5] = [
+const BLOCK_LIMITS: [(&str, &str, &str); 5] = [
     (
         "registers",
         "launch__occupancy_limit_registers",
@@ -125,7 +127,7 @@ pub struct Stall {
 /// How the grid fills the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Fill {
-    /// Blocks of the grid.
+    /// Number of blocks of the grid.
     pub blocks: Option<u64>,
     /// Streaming multiprocessors of the device.
     pub sms: Option<u64>,
@@ -135,9 +137,9 @@ pub struct Fill {
     pub tail_share: Option<f64>,
 }
 
-/// How memory is accessed.
+/// Efficiency of accesses to global and shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
-pub struct Access {
+pub struct MemoryAccess {
     /// 32-byte sectors of each global load request; 4 where 32 threads read 4 bytes side by side, 16 where each reads 16.
     pub sectors_per_load: Option<f64>,
     /// Sectors of 32 bytes per store request.
@@ -148,12 +150,12 @@ pub struct Access {
 
 /// One launch with the counters it is in.
 #[derive(Clone, Copy)]
-pub(super) struct Launch<'a> {
+pub(super) struct LaunchCounters<'a> {
     pub(super) counters: &'a Counters,
     pub(super) launch: &'a ProfiledLaunch,
 }
 
-impl Launch<'_> {
+impl LaunchCounters<'_> {
     pub(super) fn number(&self, name: &str) -> Option<f64> {
         self.counters.number(self.launch, name)
     }
@@ -173,10 +175,9 @@ impl Launch<'_> {
         .collect()
     }
 
-    /// The limits that allow the fewest blocks: several where they allow as few.
-    /// Blocks that each resource of an SM has room for.
+    /// Number of blocks that each resource of an SM has room for.
     fn block_limits(&self) -> Vec<(&'static str, f64)> {
-        let limits = LIMITS.iter().filter_map(|(name, raw, details)| {
+        let limits = BLOCK_LIMITS.iter().filter_map(|(name, raw, details)| {
             let limit = self
                 .number(raw)
                 .or_else(|| self.in_section("Occupancy", details, "block"))?;
@@ -185,6 +186,7 @@ impl Launch<'_> {
         limits.collect()
     }
 
+    /// The resources that allow the fewest blocks; several if they allow equally few.
     pub(super) fn occupancy_limiters(&self) -> Vec<String> {
         let limits = self.block_limits();
         let least = limits
@@ -197,7 +199,7 @@ impl Launch<'_> {
 
     /// Reasons in the order of their shares.
     pub(super) fn stalls(&self) -> Vec<Stall> {
-        let mut found: Vec<Stall> = self
+        let mut stalls: Vec<Stall> = self
             .launch
             .readings
             .iter()
@@ -216,15 +218,15 @@ impl Launch<'_> {
                 }
             })
             .collect();
-        let total: f64 = found.iter().map(|stall| stall.share).sum();
+        let total: f64 = stalls.iter().map(|stall| stall.share).sum();
         if total > 0.0 {
-            for stall in &mut found {
+            for stall in &mut stalls {
                 stall.share /= total;
             }
         }
-        found.retain(|stall| stall.share > 0.0);
-        found.sort_by(|a, b| b.share.total_cmp(&a.share));
-        found
+        stalls.retain(|stall| stall.share > 0.0);
+        sort_descending_f64(&mut stalls, |stall| stall.share);
+        stalls
     }
 
     pub(super) fn fill(&self) -> Fill {
@@ -273,20 +275,20 @@ impl Launch<'_> {
         (sms >= 1.0).then_some(sms.round() as u64)
     }
 
-    pub(super) fn access(&self) -> Access {
+    pub(super) fn access(&self) -> MemoryAccess {
         let ratio = |above: &str, below: &str| {
             let (above, below) = self.number(above).zip(self.number(below))?;
             (below > 0.0).then(|| above / below)
         };
         let per_request = |kind: &str| {
-            let of = |what: &str| format!("l1tex__t_{what}_pipe_lsu_mem_global_op_{kind}.sum");
-            ratio(&of("sectors"), &of("requests"))
+            let name = |what: &str| format!("l1tex__t_{what}_pipe_lsu_mem_global_op_{kind}.sum");
+            ratio(&name("sectors"), &name("requests"))
         };
         let conflicts = ratio(
             "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
             "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
         );
-        Access {
+        MemoryAccess {
             sectors_per_load: per_request("ld"),
             sectors_per_store: per_request("st"),
             bank_conflict_share: conflicts,

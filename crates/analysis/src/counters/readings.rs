@@ -1,10 +1,14 @@
-//! What counters of one kernel say to do, by name.
+//! Conclusions from the counters of one kernel.
 
 use llmprof_record::kernel_name::Category;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ClassRule, KernelClass, LaunchRow};
+use super::{ClassRule, CountedLaunch, KernelBottleneck};
+use crate::thresholds::{
+    DRAM_HIGH_PERCENT, L2_HITS_LOW_PERCENT, OCCUPANCY_LOW_PERCENT, SM_LOW_PERCENT,
+    STALL_HIGH_SHARE, TENSOR_LOW_PERCENT,
+};
 
 /// A conclusion from the counters of one launch. Values are percentages.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
@@ -12,9 +16,9 @@ use super::{ClassRule, KernelClass, LaunchRow};
 pub enum KernelFinding {
     /// Low SM throughput with high DRAM throughput and few L2 hits: the kernel streams data it uses once.
     StreamsDram {
-        /// SM throughput of peak.
+        /// SM throughput in percent of peak.
         sm_pct: f64,
-        /// DRAM throughput of peak.
+        /// DRAM throughput in percent of peak.
         dram_pct: f64,
         /// Hits of the L2 cache.
         l2_hit_pct: f64,
@@ -28,35 +32,30 @@ pub enum KernelFinding {
     MemoryStalls {
         /// Share of warp cycles that wait.
         stall_pct: f64,
-        /// What warps wait for.
+        /// What the warps wait for, as Nsight Compute names it.
         reason: String,
         /// Warps of those that fit.
         occupancy_pct: f64,
     },
 }
 
-/// SM throughput below which SMs count as little used, and DRAM throughput from which memory counts as busy, percent.
-const LOW_SM: f64 = 40.0;
-const HIGH_DRAM: f64 = 40.0;
-const LOW_L2_HITS: f64 = 50.0;
-const LOW_TENSOR: f64 = 30.0;
-const LOW_OCCUPANCY: f64 = 50.0;
-/// A stall of this part of all waiting is worth naming.
-const HIGH_STALL: f64 = 0.3;
-
 /// Waits for memory, as Nsight Compute names them; `not_selected` would mean that there are warps enough.
 const MEMORY_STALLS: [&str; 4] = ["long_scoreboard", "lg_throttle", "tex_throttle", "membar"];
 
 /// A finding says what the class does not contradict: a kernel of few blocks does not need fewer bytes, and one that keeps a
 /// memory level busy does not need more warps.
-pub(super) fn of(row: &LaunchRow, category: Category, rule: ClassRule) -> Vec<KernelFinding> {
-    let mut found = Vec::new();
+pub(super) fn conclude_launch(
+    row: &CountedLaunch,
+    category: Category,
+    rule: ClassRule,
+) -> Vec<KernelFinding> {
+    let mut findings = Vec::new();
     let limits_elsewhere = matches!(
         row.class,
-        KernelClass::UnderfilledGrid
-            | KernelClass::L2Bound
-            | KernelClass::L1Bound
-            | KernelClass::ComputeBound
+        KernelBottleneck::UnderfilledGrid
+            | KernelBottleneck::L2Bound
+            | KernelBottleneck::L1Bound
+            | KernelBottleneck::ComputeBound
     );
     let memory = [row.used.dram_pct, row.used.l2_pct, row.used.l1_pct];
     let is_saturated = memory
@@ -68,12 +67,12 @@ pub(super) fn of(row: &LaunchRow, category: Category, rule: ClassRule) -> Vec<Ke
         percentage("sm_throughput_pct"),
         percentage("dram_throughput_pct"),
         percentage("l2_hit_rate_pct"),
-    ) && sm_pct < LOW_SM
-        && dram_pct >= HIGH_DRAM
-        && l2_hit_pct < LOW_L2_HITS
+    ) && sm_pct < SM_LOW_PERCENT
+        && dram_pct >= DRAM_HIGH_PERCENT
+        && l2_hit_pct < L2_HITS_LOW_PERCENT
         && !limits_elsewhere
     {
-        found.push(KernelFinding::StreamsDram {
+        findings.push(KernelFinding::StreamsDram {
             sm_pct,
             dram_pct,
             l2_hit_pct,
@@ -81,24 +80,24 @@ pub(super) fn of(row: &LaunchRow, category: Category, rule: ClassRule) -> Vec<Ke
     }
     if category == Category::Gemm
         && let Some(tensor_pct) = row.tensor_use_pct
-        && tensor_pct < LOW_TENSOR
+        && tensor_pct < TENSOR_LOW_PERCENT
     {
-        found.push(KernelFinding::LowTensorUse { tensor_pct });
+        findings.push(KernelFinding::LowTensorUse { tensor_pct });
     }
     if let (Some(stall), Some(occupancy_pct)) =
         (row.limiting_stall(), percentage("achieved_occupancy_pct"))
         && !is_saturated
         && MEMORY_STALLS.contains(&stall.reason.as_str())
-        && stall.share >= HIGH_STALL
-        && occupancy_pct < LOW_OCCUPANCY
+        && stall.share >= STALL_HIGH_SHARE
+        && occupancy_pct < OCCUPANCY_LOW_PERCENT
     {
-        found.push(KernelFinding::MemoryStalls {
+        findings.push(KernelFinding::MemoryStalls {
             stall_pct: 100.0 * stall.share,
             reason: stall.reason.clone(),
             occupancy_pct,
         });
     }
-    found
+    findings
 }
 
 #[cfg(test)]
@@ -109,13 +108,13 @@ mod tests {
     use crate::counters::{CountersAnalysis, Stall};
 
     /// A launch with these percentages; nothing else is known of it.
-    fn row(class: KernelClass, sm: f64, dram: f64, occupancy: f64) -> LaunchRow {
+    fn row(class: KernelBottleneck, sm: f64, dram: f64, occupancy: f64) -> CountedLaunch {
         let counters = Counters {
             launches: vec![ProfiledLaunch::default()],
             ..Counters::default()
         };
-        let found = CountersAnalysis::of(&counters, None, None, ClassRule::default());
-        let mut row = found.launches[0].clone();
+        let analysis = CountersAnalysis::from_counters(&counters, None, None, ClassRule::default());
+        let mut row = analysis.launches[0].clone();
         for (name, value) in &mut row.percentages {
             *value = match name.as_str() {
                 "sm_throughput_pct" => Some(sm),
@@ -136,35 +135,35 @@ mod tests {
         row
     }
 
-    fn codes(row: &LaunchRow) -> Vec<&'static str> {
-        let found = of(row, Category::Gemm, ClassRule::default());
+    fn codes(row: &CountedLaunch) -> Vec<&'static str> {
+        let findings = conclude_launch(row, Category::Gemm, ClassRule::default());
         let code = |finding: &KernelFinding| match finding {
             KernelFinding::StreamsDram { .. } => "streams_dram",
             KernelFinding::LowTensorUse { .. } => "low_tensor_use",
             KernelFinding::MemoryStalls { .. } => "memory_stalls",
         };
-        found.iter().map(code).collect()
+        findings.iter().map(code).collect()
     }
 
     #[test]
     fn findings_follow_the_class() {
-        let memory = row(KernelClass::MemoryBound, 10.0, 80.0, 20.0);
+        let memory = row(KernelBottleneck::MemoryBound, 10.0, 80.0, 20.0);
         assert_eq!(codes(&memory), ["streams_dram"], "DRAM is busy already");
-        let half = row(KernelClass::MemoryBound, 10.0, 45.0, 20.0);
+        let half = row(KernelBottleneck::MemoryBound, 10.0, 45.0, 20.0);
         assert_eq!(codes(&half), ["streams_dram", "memory_stalls"]);
-        let few_blocks = row(KernelClass::UnderfilledGrid, 10.0, 45.0, 20.0);
+        let few_blocks = row(KernelBottleneck::UnderfilledGrid, 10.0, 45.0, 20.0);
         assert_eq!(codes(&few_blocks), ["memory_stalls"]);
-        let latency = row(KernelClass::LatencyBound, 10.0, 20.0, 20.0);
+        let latency = row(KernelBottleneck::LatencyBound, 10.0, 20.0, 20.0);
         assert_eq!(codes(&latency), ["memory_stalls"]);
-        let many_warps = row(KernelClass::LatencyBound, 10.0, 20.0, 80.0);
+        let many_warps = row(KernelBottleneck::LatencyBound, 10.0, 20.0, 80.0);
         assert!(codes(&many_warps).is_empty());
         // Tensor cores matter to GEMMs, below 30 % of their peak.
         let mut gemm = many_warps.clone();
         gemm.tensor_use_pct = Some(12.5);
-        let found = of(&gemm, Category::Gemm, ClassRule::default());
-        assert_eq!(found, [KernelFinding::LowTensorUse { tensor_pct: 12.5 }]);
+        let findings = conclude_launch(&gemm, Category::Gemm, ClassRule::default());
+        assert_eq!(findings, [KernelFinding::LowTensorUse { tensor_pct: 12.5 }]);
         for other in [Category::Attention, Category::Elementwise] {
-            assert!(of(&gemm, other, ClassRule::default()).is_empty());
+            assert!(conclude_launch(&gemm, other, ClassRule::default()).is_empty());
         }
         gemm.tensor_use_pct = Some(30.0);
         assert!(codes(&gemm).is_empty());

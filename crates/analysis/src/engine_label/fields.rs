@@ -1,27 +1,27 @@
 //! Reading a name from left to right.
 
 /// What is left of a name.
-pub(super) struct Scanner<'n>(&'n str);
+pub(super) struct LabelScanner<'n>(&'n str);
 
-impl<'n> Scanner<'n> {
+impl<'n> LabelScanner<'n> {
     /// What follows `prefix`.
-    pub(super) fn after(name: &'n str, prefix: &str) -> Option<Self> {
+    pub(super) fn after_prefix(name: &'n str, prefix: &str) -> Option<Self> {
         name.strip_prefix(prefix).map(Self)
     }
 
     /// Takes `word` if it is next.
-    pub(super) fn take(&mut self, word: &str) -> bool {
-        self.expect(word).is_some()
+    pub(super) fn skip_word(&mut self, word: &str) -> bool {
+        self.expect_word(word).is_some()
     }
 
     /// Takes `word`, which must be next.
-    pub(super) fn expect(&mut self, word: &str) -> Option<()> {
+    pub(super) fn expect_word(&mut self, word: &str) -> Option<()> {
         self.0 = self.0.strip_prefix(word)?;
         Some(())
     }
 
     /// A decimal number of ASCII digits, no sign, within 64 bits.
-    pub(super) fn number(&mut self) -> Option<u64> {
+    pub(super) fn read_number(&mut self) -> Option<u64> {
         let end = self
             .0
             .bytes()
@@ -33,16 +33,16 @@ impl<'n> Scanner<'n> {
     }
 
     /// Numbers between commas, at least one.
-    pub(super) fn numbers(&mut self) -> Option<Vec<u64>> {
-        let mut numbers = vec![self.number()?];
-        while self.take(",") {
-            numbers.push(self.number()?);
+    pub(super) fn read_numbers(&mut self) -> Option<Vec<u64>> {
+        let mut numbers = vec![self.read_number()?];
+        while self.skip_word(",") {
+            numbers.push(self.read_number()?);
         }
         Some(numbers)
     }
 
     /// Letters, digits and underscores up to anything else.
-    pub(super) fn word(&mut self) -> &'n str {
+    pub(super) fn read_word(&mut self) -> &'n str {
         let end = self
             .0
             .bytes()
@@ -54,7 +54,7 @@ impl<'n> Scanner<'n> {
     }
 
     /// Whether nothing is left.
-    pub(super) fn end(&self) -> bool {
+    pub(super) fn is_at_end(&self) -> bool {
         self.0.is_empty()
     }
 }

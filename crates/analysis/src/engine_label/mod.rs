@@ -1,6 +1,6 @@
 //! What serving engines write into the names of their step ranges.
 //!
-//! A label is read as a whole: what deviates from its engine's format, or contradicts itself, is no label.
+//! A label is read as a whole: a name that deviates from its engine's format, or contradicts itself, is not a label.
 //!
 //! | engine | format |
 //! |---|---|
@@ -16,21 +16,20 @@ mod sglang;
 use llmprof_theory::{Part, SequenceSums, Sequences, Step};
 use serde::{Deserialize, Serialize};
 
-use fields::Scanner;
+use fields::LabelScanner;
 
-/// Who wrote a label.
+/// The engine or tool that wrote a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Engine {
+pub(crate) enum LabelEngine {
     /// vLLM, and engines that took over its format.
     Vllm,
-    /// SGLang.
     Sglang,
     /// The PyTorch backend of TensorRT-LLM.
     TensorRtLlm,
     /// `step(…)` of the Python package.
     Llmprof,
-    /// `torch.profiler` with a schedule: a step of whatever the program does.
+    /// `torch.profiler` with a schedule: a step of any program.
     ProfilerStep,
 }
 
@@ -38,13 +37,13 @@ pub(crate) enum Engine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum StepKind {
-    /// All are in prefill.
+    /// All sequences are in prefill.
     Prefill,
-    /// All decode.
+    /// All sequences are in decode.
     Decode,
     /// Some are in prefill, some decode.
     Mixed,
-    /// There are none.
+    /// The step has no sequences.
     Idle,
     /// The label does not tell, or the step is not one of the model's (a draft model's).
     Unknown,
@@ -53,7 +52,6 @@ pub(crate) enum StepKind {
 /// How much a label tells of a step's sequences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StepShape {
-    /// Sequences of the step.
     pub sequences: u64,
     /// Those in prefill, where the label tells them apart.
     pub prefill_sequences: Option<u64>,
@@ -63,33 +61,31 @@ pub(crate) struct StepShape {
     pub step: Option<Step>,
 }
 
-/// A label, read.
+/// What the label of an engine's step says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EngineLabel {
-    /// Who wrote it.
-    pub engine: Engine,
+    pub engine: LabelEngine,
     /// The sequences, where it tells of them.
     pub step: Option<StepShape>,
-    /// What they do.
     pub kind: StepKind,
     /// The step's number, where it has one.
     pub number: Option<u64>,
 }
 
 impl EngineLabel {
-    /// Reads the name of a range; `None` where it is no engine's label.
+    /// Parses the name of a range; `None` if it is not an engine's label.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         // The first byte decides, so that the names of a million ranges cost nothing.
         match name.as_bytes().first()? {
-            b'e' => vllm(name),
-            b's' => sglang::parse(name),
-            b'[' => tensorrt_llm(name),
-            b'l' => llmprof(name),
+            b'e' => parse_vllm(name),
+            b's' => sglang::parse_sglang(name),
+            b'[' => parse_tensorrt_llm(name),
+            b'l' => parse_llmprof(name),
             b'P' => {
-                let mut scanner = Scanner::after(name, "ProfilerStep#")?;
-                let number = scanner.number()?;
-                scanner.end().then_some(Self {
-                    engine: Engine::ProfilerStep,
+                let mut scanner = LabelScanner::after_prefix(name, "ProfilerStep#")?;
+                let number = scanner.read_number()?;
+                scanner.is_at_end().then_some(Self {
+                    engine: LabelEngine::ProfilerStep,
                     step: None,
                     kind: StepKind::Unknown,
                     number: Some(number),
@@ -99,7 +95,7 @@ impl EngineLabel {
         }
     }
 
-    fn of_parts(engine: Engine, prefill: Part, decode: Part) -> Option<Self> {
+    fn of_parts(engine: LabelEngine, prefill: Part, decode: Part) -> Option<Self> {
         let step = Step {
             prefill,
             decode,
@@ -131,41 +127,41 @@ impl StepKind {
     }
 }
 
-fn vllm(name: &str) -> Option<EngineLabel> {
-    let mut scanner = Scanner::after(name, "execute_")?;
-    if scanner.take("new_") {
-        return new_and_cached(scanner);
+fn parse_vllm(name: &str) -> Option<EngineLabel> {
+    let mut scanner = LabelScanner::after_prefix(name, "execute_")?;
+    if scanner.skip_word("new_") {
+        return parse_new_and_cached(scanner);
     }
-    let (prefill, decode) = if scanner.take("context_") {
-        let prefill = counts(&mut scanner)?;
-        scanner.expect("_generation_")?;
-        (prefill, counts(&mut scanner)?)
+    let (prefill, decode) = if scanner.skip_word("context_") {
+        let prefill = parse_counts(&mut scanner)?;
+        scanner.expect_word("_generation_")?;
+        (prefill, parse_counts(&mut scanner)?)
     } else {
-        let tokens = scanner.number()?;
-        scanner.expect("_context_")?;
-        let prefill = vllm_sums(&mut scanner)?;
-        scanner.expect("_generation_")?;
-        let decode = vllm_sums(&mut scanner)?;
+        let tokens = scanner.read_number()?;
+        scanner.expect_word("_context_")?;
+        let prefill = parse_vllm_sums(&mut scanner)?;
+        scanner.expect_word("_generation_")?;
+        let decode = parse_vllm_sums(&mut scanner)?;
         if prefill.new.checked_add(decode.new)? != tokens {
             return None;
         }
         (Part::Sums(prefill), Part::Sums(decode))
     };
-    if !scanner.end() {
+    if !scanner.is_at_end() {
         return None;
     }
-    EngineLabel::of_parts(Engine::Vllm, prefill, decode)
+    EngineLabel::of_parts(LabelEngine::Vllm, prefill, decode)
 }
 
 /// `N_cached_M`: requests that are scheduled for the first time, and those that were before. The latter decode, but for a long
 /// prompt that goes on in its next chunk, which the label does not tell.
-fn new_and_cached(mut scanner: Scanner<'_>) -> Option<EngineLabel> {
-    let new = scanner.number()?;
-    scanner.expect("_cached_")?;
-    let cached = scanner.number()?;
-    scanner.end().then_some(())?;
+fn parse_new_and_cached(mut scanner: LabelScanner<'_>) -> Option<EngineLabel> {
+    let new = scanner.read_number()?;
+    scanner.expect_word("_cached_")?;
+    let cached = scanner.read_number()?;
+    scanner.is_at_end().then_some(())?;
     Some(EngineLabel {
-        engine: Engine::Vllm,
+        engine: LabelEngine::Vllm,
         kind: StepKind::of_counts(new, cached),
         step: Some(StepShape {
             sequences: new.checked_add(cached)?,
@@ -178,28 +174,28 @@ fn new_and_cached(mut scanner: Scanner<'_>) -> Option<EngineLabel> {
 }
 
 /// `N(tok)`, or `N(tok_sq)` with the sum of the squares of the sequences' new tokens.
-fn counts(scanner: &mut Scanner<'_>) -> Option<Part> {
-    let sequences = scanner.number()?;
-    scanner.expect("(")?;
-    let new = scanner.number()?;
-    if scanner.take("_") {
-        let squares = u128::from(scanner.number()?);
+fn parse_counts(scanner: &mut LabelScanner<'_>) -> Option<Part> {
+    let sequences = scanner.read_number()?;
+    scanner.expect_word("(")?;
+    let new = scanner.read_number()?;
+    if scanner.skip_word("_") {
+        let squares = u128::from(scanner.read_number()?);
         let all = u128::from(new) * u128::from(new);
         // Between N equal sequences and one that has nearly all tokens.
         if squares > all || squares * u128::from(sequences) < all {
             return None;
         }
     }
-    scanner.expect(")")?;
+    scanner.expect_word(")")?;
     Some(Part::Counts { sequences, new })
 }
 
 /// `N(sq…sk…sqsq…sqsk…)`.
-fn vllm_sums(scanner: &mut Scanner<'_>) -> Option<SequenceSums> {
-    let sequences = scanner.number()?;
+fn parse_vllm_sums(scanner: &mut LabelScanner<'_>) -> Option<SequenceSums> {
+    let sequences = scanner.read_number()?;
     let mut next = |word: &str| {
-        scanner.expect(word)?;
-        scanner.number()
+        scanner.expect_word(word)?;
+        scanner.read_number()
     };
     let sums = SequenceSums {
         sequences,
@@ -208,28 +204,28 @@ fn vllm_sums(scanner: &mut Scanner<'_>) -> Option<SequenceSums> {
         new_squared: next("sqsq")?,
         new_total: next("sqsk")?,
     };
-    scanner.expect(")")?;
+    scanner.expect_word(")")?;
     Some(sums)
 }
 
-fn tensorrt_llm(name: &str) -> Option<EngineLabel> {
-    let mut scanner = Scanner::after(name, "[Executor] _forward_step")?;
-    let number = if scanner.take(" ") {
-        Some(scanner.number()?)
+fn parse_tensorrt_llm(name: &str) -> Option<EngineLabel> {
+    let mut scanner = LabelScanner::after_prefix(name, "[Executor] _forward_step")?;
+    let number = if scanner.skip_word(" ") {
+        Some(scanner.read_number()?)
     } else {
         None
     };
-    scanner.expect(": ")?;
-    let prefill = scanner.number()?;
-    scanner.expect(" ctx reqs, ")?;
-    let mut decode = scanner.number()?;
+    scanner.expect_word(": ")?;
+    let prefill = scanner.read_number()?;
+    scanner.expect_word(" ctx reqs, ")?;
+    let mut decode = scanner.read_number()?;
     let mut tokens = (prefill == 0).then_some(0);
-    if scanner.take(" ctx tokens, ") {
+    if scanner.skip_word(" ctx tokens, ") {
         tokens = Some(decode);
-        decode = scanner.number()?;
+        decode = scanner.read_number()?;
     }
-    scanner.expect(" gen reqs")?;
-    if !scanner.end() {
+    scanner.expect_word(" gen reqs")?;
+    if !scanner.is_at_end() {
         return None;
     }
     // One token of each that decodes, unless drafts are verified, which the label does not tell.
@@ -243,10 +239,10 @@ fn tensorrt_llm(name: &str) -> Option<EngineLabel> {
                 sequences: prefill,
                 new,
             };
-            EngineLabel::of_parts(Engine::TensorRtLlm, context, generation)?
+            EngineLabel::of_parts(LabelEngine::TensorRtLlm, context, generation)?
         }
         None => EngineLabel {
-            engine: Engine::TensorRtLlm,
+            engine: LabelEngine::TensorRtLlm,
             kind: StepKind::of_counts(prefill, decode),
             step: Some(StepShape {
                 sequences: prefill.checked_add(decode)?,
@@ -260,22 +256,22 @@ fn tensorrt_llm(name: &str) -> Option<EngineLabel> {
     Some(EngineLabel { number, ..label })
 }
 
-fn llmprof(name: &str) -> Option<EngineLabel> {
-    let mut scanner = Scanner::after(name, "llmprof.step ")?;
-    let kind = if scanner.take("prefill") {
+fn parse_llmprof(name: &str) -> Option<EngineLabel> {
+    let mut scanner = LabelScanner::after_prefix(name, "llmprof.step ")?;
+    let kind = if scanner.skip_word("prefill") {
         StepKind::Prefill
-    } else if scanner.take("decode") {
+    } else if scanner.skip_word("decode") {
         StepKind::Decode
     } else {
-        scanner.expect("mixed")?;
+        scanner.expect_word("mixed")?;
         StepKind::Mixed
     };
     let mut list = |key: &str| {
-        scanner.expect(key)?;
-        scanner.numbers()
+        scanner.expect_word(key)?;
+        scanner.read_numbers()
     };
     let (count, new, cached) = (list(" batch=")?, list(" new=")?, list(" cached=")?);
-    if !scanner.end() || count.len() != new.len() || count.len() != cached.len() {
+    if !scanner.is_at_end() || count.len() != new.len() || count.len() != cached.len() {
         return None;
     }
     let groups = (0..count.len()).map(|i| Sequences {
@@ -288,7 +284,7 @@ fn llmprof(name: &str) -> Option<EngineLabel> {
         StepKind::Decode => Step::all_decode(Part::Groups(groups.collect())),
         _ => Step::of_sequences(groups),
     };
-    let label = EngineLabel::of_parts(Engine::Llmprof, step.prefill, step.decode)?;
+    let label = EngineLabel::of_parts(LabelEngine::Llmprof, step.prefill, step.decode)?;
     Some(EngineLabel { kind, ..label })
 }
 

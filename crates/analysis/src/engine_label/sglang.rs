@@ -2,11 +2,11 @@
 
 use llmprof_theory::{Part, SequenceSums};
 
-use super::{Engine, EngineLabel, StepKind, StepShape, fields::Scanner};
+use super::{EngineLabel, LabelEngine, StepKind, StepShape, fields::LabelScanner};
 
 /// Numbers of a label, by key; each key stands at most once.
 #[derive(Default)]
-struct Fields {
+struct LabelFields {
     bs: Option<u64>,
     toks: Option<u64>,
     c: Option<u64>,
@@ -39,7 +39,7 @@ impl SumFields {
     }
 
     /// The sums of `sequences`; `new` where the label leaves `sq` out, as its first version did.
-    fn sums(&self, sequences: u64, new: Option<u64>) -> Option<SequenceSums> {
+    fn sums_of(&self, sequences: u64, new: Option<u64>) -> Option<SequenceSums> {
         Some(SequenceSums {
             sequences,
             new: self.sq.or(new)?,
@@ -50,12 +50,12 @@ impl SumFields {
     }
 }
 
-impl Fields {
-    fn read(scanner: &mut Scanner<'_>) -> Option<Self> {
+impl LabelFields {
+    fn from_scanner(scanner: &mut LabelScanner<'_>) -> Option<Self> {
         let mut fields = Self::default();
-        while scanner.take(" ") {
-            let key = scanner.word();
-            scanner.expect("=")?;
+        while scanner.skip_word(" ") {
+            let key = scanner.read_word();
+            scanner.expect_word("=")?;
             let slot = match key {
                 "bs" => &mut fields.bs,
                 "toks" => &mut fields.toks,
@@ -67,19 +67,47 @@ impl Fields {
                     _ => return None,
                 },
             };
-            if slot.replace(scanner.number()?).is_some() {
+            if slot.replace(scanner.read_number()?).is_some() {
                 return None;
             }
         }
-        scanner.expect("]")?;
-        scanner.end().then_some(fields)
+        scanner.expect_word("]")?;
+        scanner.is_at_end().then_some(fields)
     }
 }
 
-pub(super) fn parse(name: &str) -> Option<EngineLabel> {
-    let mut scanner = Scanner::after(name, "step[")?;
-    let mode = scanner.word();
-    let fields = Fields::read(&mut scanner)?;
+/// A label whose numbers are of another version, or contradict each other, still says what its step does: what another label says of
+/// its step is not true of the time of this one.
+pub(super) fn parse_sglang(name: &str) -> Option<EngineLabel> {
+    parse_numbers(name).or_else(|| {
+        let (mode, numbers) = name
+            .strip_prefix("step[")?
+            .strip_suffix(']')?
+            .split_once(' ')?;
+        let is_number = |number: &str| {
+            let value = number.split_once('=').map(|(_, value)| value.as_bytes());
+            value.is_some_and(|value| !value.is_empty() && value.iter().all(u8::is_ascii_digit))
+        };
+        let is_label = numbers.starts_with("bs=") && numbers.split(' ').all(is_number);
+        let kind = match mode {
+            "EXTEND" | "SPLIT_PREFILL" => StepKind::Prefill,
+            "DECODE" | "TARGET_VERIFY" => StepKind::Decode,
+            "MIXED" => StepKind::Mixed,
+            _ => return None,
+        };
+        is_label.then_some(EngineLabel {
+            engine: LabelEngine::Sglang,
+            step: None,
+            kind,
+            number: None,
+        })
+    })
+}
+
+fn parse_numbers(name: &str) -> Option<EngineLabel> {
+    let mut scanner = LabelScanner::after_prefix(name, "step[")?;
+    let mode = scanner.read_word();
+    let fields = LabelFields::from_scanner(&mut scanner)?;
     let sequences = fields.bs?;
     let split = fields.c.is_some() || fields.g.is_some();
     let detailed = !(fields.prefill.is_empty() && fields.decode.is_empty());
@@ -87,11 +115,11 @@ pub(super) fn parse(name: &str) -> Option<EngineLabel> {
         return None;
     }
     match mode {
-        "EXTEND" if fields.decode.is_empty() => extend(sequences, &fields),
-        "DECODE" if fields.prefill.is_empty() => decode(sequences, &fields),
-        "MIXED" => mixed(sequences, &fields),
+        "EXTEND" if fields.decode.is_empty() => extend_label(sequences, &fields),
+        "DECODE" if fields.prefill.is_empty() => decode_label(sequences, &fields),
+        "MIXED" => mixed_label(sequences, &fields),
         "IDLE" if !detailed && sequences == 0 => {
-            EngineLabel::of_parts(Engine::Sglang, Part::default(), Part::default())
+            EngineLabel::of_parts(LabelEngine::Sglang, Part::default(), Part::default())
         }
         // The model over the drafts of each sequence: a tree of tokens, whose keys the label does not tell.
         "TARGET_VERIFY" if fields.prefill.is_empty() => {
@@ -99,16 +127,24 @@ pub(super) fn parse(name: &str) -> Option<EngineLabel> {
             if new.is_some_and(|new| new < sequences) {
                 return None;
             }
-            Some(only(sequences, Some(0), new, StepKind::Decode))
+            Some(label_without_cost(
+                sequences,
+                Some(0),
+                new,
+                StepKind::Decode,
+            ))
         }
         // A few layers at a time.
-        "SPLIT_PREFILL" if !detailed => {
-            Some(only(sequences, Some(sequences), None, StepKind::Prefill))
-        }
+        "SPLIT_PREFILL" if !detailed => Some(label_without_cost(
+            sequences,
+            Some(sequences),
+            None,
+            StepKind::Prefill,
+        )),
         // The draft model, a diffusion model, or no forward pass at all.
         "DRAFT_EXTEND" | "DRAFT_EXTEND_V2" | "DLLM_EXTEND" | "PREBUILT" | "DUMMY_FIRST" => {
             Some(EngineLabel {
-                engine: Engine::Sglang,
+                engine: LabelEngine::Sglang,
                 step: None,
                 kind: StepKind::Unknown,
                 number: None,
@@ -118,66 +154,66 @@ pub(super) fn parse(name: &str) -> Option<EngineLabel> {
     }
 }
 
-fn extend(sequences: u64, fields: &Fields) -> Option<EngineLabel> {
+fn extend_label(sequences: u64, fields: &LabelFields) -> Option<EngineLabel> {
     let new = fields.toks?;
     let prefill = if fields.prefill.is_empty() {
         Part::Counts { sequences, new }
     } else {
-        let sums = fields.prefill.sums(sequences, Some(new))?;
+        let sums = fields.prefill.sums_of(sequences, Some(new))?;
         if sums.new != new {
             return None;
         }
         Part::Sums(sums)
     };
-    EngineLabel::of_parts(Engine::Sglang, prefill, Part::default())
+    EngineLabel::of_parts(LabelEngine::Sglang, prefill, Part::default())
 }
 
-fn decode(sequences: u64, fields: &Fields) -> Option<EngineLabel> {
+fn decode_label(sequences: u64, fields: &LabelFields) -> Option<EngineLabel> {
     if fields.decode.is_empty() {
         // One token each, unless drafts are decoded, which only details tell.
         let part = Part::Counts {
             sequences,
             new: sequences,
         };
-        return EngineLabel::of_parts(Engine::Sglang, Part::default(), part);
+        return EngineLabel::of_parts(LabelEngine::Sglang, Part::default(), part);
     }
-    let sums = fields.decode.sums(sequences, fields.decode.sqsq)?;
+    let sums = fields.decode.sums_of(sequences, fields.decode.sqsq)?;
     if sums.new != sequences {
         // Drafts of several tokens a sequence: a tree, whose keys the sums do not tell.
         return (sums.new > sequences)
-            .then(|| only(sequences, Some(0), Some(sums.new), StepKind::Decode));
+            .then(|| label_without_cost(sequences, Some(0), Some(sums.new), StepKind::Decode));
     }
-    EngineLabel::of_parts(Engine::Sglang, Part::default(), Part::Sums(sums))
+    EngineLabel::of_parts(LabelEngine::Sglang, Part::default(), Part::Sums(sums))
 }
 
 /// The engine counts every sequence with one new token among those that decode, the last token of a prompt too.
-fn mixed(sequences: u64, fields: &Fields) -> Option<EngineLabel> {
+fn mixed_label(sequences: u64, fields: &LabelFields) -> Option<EngineLabel> {
     let (Some(prefill), Some(decode)) = (fields.c, fields.g) else {
         let plain = fields.c.is_none()
             && fields.g.is_none()
             && fields.prefill.is_empty()
             && fields.decode.is_empty();
-        return plain.then(|| only(sequences, None, None, StepKind::Mixed));
+        return plain.then(|| label_without_cost(sequences, None, None, StepKind::Mixed));
     };
     if prefill.checked_add(decode)? != sequences {
         return None;
     }
     EngineLabel::of_parts(
-        Engine::Sglang,
-        Part::Sums(fields.prefill.sums(prefill, None)?),
-        Part::Sums(fields.decode.sums(decode, None)?),
+        LabelEngine::Sglang,
+        Part::Sums(fields.prefill.sums_of(prefill, None)?),
+        Part::Sums(fields.decode.sums_of(decode, None)?),
     )
 }
 
 /// A label that tells of sequences, but not enough to cost them.
-fn only(
+fn label_without_cost(
     sequences: u64,
     prefill_sequences: Option<u64>,
     new_tokens: Option<u64>,
     kind: StepKind,
 ) -> EngineLabel {
     EngineLabel {
-        engine: Engine::Sglang,
+        engine: LabelEngine::Sglang,
         step: Some(StepShape {
             sequences,
             prefill_sequences,

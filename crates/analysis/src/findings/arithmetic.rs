@@ -9,25 +9,26 @@ use crate::bottleneck::PhaseClass;
 use crate::evidence::{Evidence, Measure};
 use crate::findings::conclusion::{Conclusion, Derivation};
 use crate::findings::finding::{Confidence, Finding};
-use crate::findings::what_if::Subject;
-use crate::findings::{Facts, WORTH_SAYING, hidden_by_the_host};
+use crate::findings::what_if::MeasuredPhase;
+use crate::findings::{FindingFacts, hidden_by_the_host};
 use crate::matching::groups::OperatorGroup;
 use crate::phase_analysis::PhaseAnalysis;
+use crate::thresholds::{
+    FINDING_MIN_SHARE, GEMM_FORMAT_MIN_FRACTION, GEMMS_OF_PHASE_MIN_SHARE,
+    OTHER_UNIT_PEAK_MIN_RATIO,
+};
 use llmprof_record::run::RunPhase;
 
-/// A peak that is this many times the one that GEMMs are judged by is that of other units.
-const WELL_ABOVE: f64 = 1.5;
-/// Share of a phase that GEMMs must take, where it is not compute-bound.
-const MOST: f64 = 0.5;
-/// GEMMs below this share of roofline have other problems than their format.
-const LEAST_ROOFLINE_SHARE: f64 = 0.2;
-
-impl Facts<'_> {
+impl FindingFacts<'_> {
     /// Weight GEMMs in f32 on a device that multiplies 16-bit floats much faster, in a phase that is limited by them.
     ///
     /// The GEMMs alone are counted again in the narrow format: weights, KV cache and everything else stay in theirs, so
     /// that nothing is gained but arithmetic. GEMMs of attention stay in f32 too.
-    pub(crate) fn faster_format(&self, phase: &PhaseAnalysis, passes: &[Pass]) -> Option<Finding> {
+    pub(crate) fn faster_format_finding(
+        &self,
+        phase: &PhaseAnalysis,
+        passes: &[Pass],
+    ) -> Option<Finding> {
         let ((model, workload_now), roof) = (self.subject?, self.roof?);
         let formats = model.number_formats(&workload_now.precision);
         if formats.compute != DType::F32 || hidden_by_the_host(phase) {
@@ -41,13 +42,14 @@ impl Facts<'_> {
         let (used, unused) = (peak(formats.compute)?, peak(narrow)?);
         let times = unused.dense_flops_per_s.0 / used.dense_flops_per_s.0;
         // Without units for it the peak of a narrow format is that of f32.
-        if times < WELL_ABOVE {
+        if times < OTHER_UNIT_PEAK_MIN_RATIO {
             return None;
         }
-        let gemms = WeightGemms::of(phase)?;
+        let gemms = WeightGemms::of_phase(phase)?;
         let share = phase.judged_share(gemms.time);
-        let is_limited = phase.class.class == Some(PhaseClass::ComputeBound) || share >= MOST;
-        if !is_limited || gemms.roofline_fraction() < LEAST_ROOFLINE_SHARE {
+        let is_limited = phase.class.class == Some(PhaseClass::ComputeBound)
+            || share >= GEMMS_OF_PHASE_MIN_SHARE;
+        if !is_limited || gemms.roofline_fraction() < GEMM_FORMAT_MIN_FRACTION {
             return None;
         }
         let workload = Workload {
@@ -60,7 +62,7 @@ impl Facts<'_> {
             },
             ..*workload_now
         };
-        let subject = Subject {
+        let subject = MeasuredPhase {
             model,
             workload: workload_now,
             passes,
@@ -71,14 +73,14 @@ impl Facts<'_> {
         let decode = decode
             .filter(|other| other.phase != phase.phase)
             .find(|other| other.phase == RunPhase::Decode);
-        let outcome = subject.with(roof, &workload, passes, decode, 1.0)?;
+        let outcome = subject.count_again(roof, &workload, passes, decode, 1.0)?;
         let wall = phase.judged_wall();
         let saved = wall.seconds() - outcome.wall;
-        if saved < WORTH_SAYING * wall.seconds() {
+        if saved < FINDING_MIN_SHARE * wall.seconds() {
             return None;
         }
         let gain = self
-            .saving(
+            .gain_of_saving(
                 phase,
                 saved,
                 Derivation::GemmsRecounted {
@@ -113,7 +115,7 @@ impl Facts<'_> {
         ];
         // Other kernels on other units: the faster they are, the harder they are to feed. On a Xeon with AMX torch's GEMMs in
         // bf16, whose weights are not packed for the tiles, took a third of the f32 time where a tenth was computed.
-        let finding = Finding::of(phase, conclusion).with_evidence(evidence);
+        let finding = Finding::of_phase(phase, conclusion).with_evidence(evidence);
         Some(finding.with_gain(gain, Confidence::Low))
     }
 }
@@ -126,7 +128,7 @@ struct WeightGemms {
 }
 
 impl WeightGemms {
-    fn of(phase: &PhaseAnalysis) -> Option<Self> {
+    fn of_phase(phase: &PhaseAnalysis) -> Option<Self> {
         let is_gemm = |group: &&OperatorGroup| {
             matches!(group.kind, Kind::Linear | Kind::Experts)
                 && group.binds == Some(Resource::Tensor)

@@ -43,7 +43,7 @@ pub enum Conclusion {
     },
     /// Operators above their roofline time.
     Inefficiency {
-        /// Group of operators.
+        /// Name of the group of operators, such as `linear` or `attention`.
         operators: String,
         /// Share of the wall time.
         share: f64,
@@ -65,7 +65,7 @@ pub enum Conclusion {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         library: Option<Library>,
     },
-    /// Overhead ops.
+    /// Operators that the model does not need: casts, copies, concatenations.
     Extra {
         /// Share of the wall time.
         share: f64,
@@ -78,9 +78,9 @@ pub enum Conclusion {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         views_share: Option<f64>,
     },
-    /// Memory copies and fills.
+    /// Memory copies and fills with nothing else running.
     Copies {
-        /// Of the wall time, with nothing else running.
+        /// Share of the wall time in which only copies and fills run.
         share: f64,
         /// Whether most of that time is copies inside a device and fills.
         is_on_device: bool,
@@ -104,12 +104,18 @@ pub enum Conclusion {
         /// The rank that was recorded, and of how many, where only one was: its communication contains waiting for the others.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rank: Option<(u64, u64)>,
+        /// The device whose time it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        device: Option<u32>,
+        /// Whether most of the exchange is sending to and receiving from single ranks, as between the stages of a pipeline.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_point_to_point: bool,
     },
     /// Kernels that are neither GEMM nor attention.
     Fusion {
-        /// Of a step, where steps are known.
+        /// Kernels other than GEMMs and attention in a step, or in the phase where steps are not known.
         kernels: u64,
-        /// All kernels.
+        /// All kernels of a step, or of the phase where steps are not known.
         of_kernels: u64,
         /// Whether kernels are those of one step.
         per_step: bool,
@@ -129,18 +135,18 @@ pub enum Conclusion {
         share: f64,
         /// Number format of the GEMMs.
         dtype: DType,
-        /// Peak in that format.
+        /// Peak rate of the device in that format.
         peak_flops_per_s: FlopsPerSecond,
-        /// Faster number format.
+        /// Number format in which the device multiplies faster.
         faster_dtype: DType,
-        /// Peak in the faster format.
+        /// Peak rate of the device in the faster format.
         faster_peak_flops_per_s: FlopsPerSecond,
         /// Whether llmprof's own engine ran the model, which has no GEMM in that format.
         is_native: bool,
     },
     /// Weights that could be stored in fewer bits.
     QuantizeWeights {
-        /// The present format.
+        /// Number format in which the weights are stored now.
         weights: String,
     },
     /// The bytes of a step fit into caches, so DRAM is no limit.
@@ -175,27 +181,27 @@ pub enum Conclusion {
         /// Waits for new lengths of the KV cache.
         lengths: u64,
     },
-    /// Of a served load.
+    /// A conclusion about a served load.
     Serving {
         /// The server whose options may be named.
         server: Option<ServerFamily>,
         #[serde(flatten)]
-        found: ServingConclusion,
+        conclusion: ServingConclusion,
     },
     /// The GPU ran below its clock because of a limit.
     Throttled {
-        /// Index of the GPU.
+        /// Index of the GPU that was throttled.
         gpu: u32,
         /// Share of the wall time.
         share: f64,
-        /// Reasons of the driver.
+        /// Reasons that the driver gives for the lower clock.
         reasons: Vec<String>,
-        /// Mean SM clock, MHz.
+        /// Mean SM clock in the phase, MHz; absent where it was not sampled.
         clock_mhz: Option<f64>,
     },
 }
 
-/// Most are of a device; files of earlier versions do not say.
+/// Files of earlier versions do not say so, but most findings are of a device.
 fn is_usual() -> bool {
     true
 }
@@ -229,7 +235,7 @@ impl Conclusion {
             Self::WeightsOnChip { .. } => "weights_on_chip",
             Self::KvLengths { .. } => "first_use.kv_lengths",
             Self::FirstPass { .. } | Self::FirstRange { .. } => "first_use",
-            Self::Serving { found, .. } => found.code(),
+            Self::Serving { conclusion, .. } => conclusion.code(),
             Self::Throttled { .. } => "throttled",
         }
         .to_owned()
@@ -243,7 +249,7 @@ pub struct HostWork {
     pub operator: String,
     /// Gaps of the device in which it was the longest.
     pub gaps: u64,
-    /// Of the wall time; the gain takes off no more than this.
+    /// Share of the wall time; the gain removes no more than this.
     pub share: f64,
 }
 
@@ -251,7 +257,7 @@ pub struct HostWork {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IdleRemedy {
-    /// Host work before launches.
+    /// Less host work before launches.
     CheaperLaunches,
     /// One operator of the host, in gaps that are far longer than launching takes.
     LessHostWork,
@@ -269,9 +275,9 @@ pub enum IdleRemedy {
 pub enum Derivation {
     /// A replay of the recorded timeline without the cause.
     Replayed {
-        /// What the phase takes.
+        /// Replayed time of a step with the cause.
         now_ns: Nanos,
-        /// What it takes after the change.
+        /// Replayed time of a step without the cause.
         after_ns: Nanos,
     },
     /// wall ÷ (wall − idle)
@@ -290,7 +296,7 @@ pub enum Derivation {
     WithoutFirstUse {
         /// Wall time of the phase.
         wall_ns: Nanos,
-        /// Time of first uses.
+        /// Time of first uses, which the change removes.
         first_use_ns: Nanos,
     },
     /// wall ÷ (wall − (measured − roofline))
@@ -306,16 +312,16 @@ pub enum Derivation {
     WithoutPart {
         /// Wall time of the phase.
         wall_ns: Nanos,
-        /// Time of the part.
+        /// Time of the part that the change removes.
         part_ns: Nanos,
     },
     /// wall ÷ (wall − kernels − gaps)
     Fused {
         /// Wall time of the phase.
         wall_ns: Nanos,
-        /// Time of the kernels.
+        /// Device time of the kernels that are fused, without what runs at the same time.
         kernels_ns: Nanos,
-        /// Gaps after these kernels.
+        /// Time of the gaps after these kernels.
         gaps_ns: Nanos,
     },
     /// wall ÷ after, with weight GEMMs counted again in another format, at their present share of roofline or that of decode.

@@ -5,7 +5,7 @@ use crate::findings::finding::{Confidence, Finding};
 
 /// Times of the host are longer where other programs, a quota or a hypervisor took CPUs: gains of host time are upper bounds then.
 /// Times of a device are not affected, but for its waits for the host.
-pub(crate) fn qualify(findings: &mut [Finding], on_device: bool) {
+pub(crate) fn qualify_host_times(findings: &mut [Finding], on_device: bool) {
     for finding in findings {
         let is_of_host = !on_device || finding.conclusion.as_ref().is_some_and(waits_for_host);
         if !is_of_host || finding.confidence == Confidence::Abstains {
@@ -38,7 +38,7 @@ mod tests {
     use crate::findings::conclusion::Derivation;
     use crate::findings::finding::{Gain, GainOf};
 
-    fn found() -> [Finding; 2] {
+    fn host_and_device_findings() -> [Finding; 2] {
         let idle = Conclusion::Idle {
             share: 0.5,
             is_host_bound: true,
@@ -72,14 +72,14 @@ mod tests {
 
     #[test]
     fn what_a_device_does_is_not_in_doubt() {
-        let mut findings = found();
-        qualify(&mut findings, true);
+        let mut findings = host_and_device_findings();
+        qualify_host_times(&mut findings, true);
         assert!(findings[0].is_contended && !findings[1].is_contended);
         assert_eq!(findings[0].confidence, Confidence::Low);
         assert!(findings[0].gain.as_ref().unwrap().is_bound);
         assert_eq!(findings[1].confidence, Confidence::High);
-        let mut findings = found();
-        qualify(&mut findings, false);
+        let mut findings = host_and_device_findings();
+        qualify_host_times(&mut findings, false);
         assert!(findings.iter().all(|finding| finding.is_contended));
     }
 }

@@ -14,7 +14,7 @@ use crate::evidence::Evidence;
 use crate::findings::conclusion::{Abstention, Conclusion, Derivation};
 use crate::phase_analysis::PhaseAnalysis;
 
-/// What becomes faster.
+/// What a gain is a factor of.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
 )]
@@ -33,9 +33,9 @@ pub enum GainOf {
 /// What a change would give.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Gain {
-    /// What becomes faster.
+    /// What becomes faster by the factor.
     pub of: GainOf,
-    /// By which factor.
+    /// Time now ÷ time after the change, other things equal.
     pub factor: f64,
     /// By which factor the phase becomes faster, where the finding is about one.
     pub phase_factor: Option<f64>,
@@ -85,29 +85,34 @@ pub struct Finding {
     /// What to call the phase, where its own name does not tell: a range of the program, one of several devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Absent where it abstains.
+    /// What the finding says; absent where it abstains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conclusion: Option<Conclusion>,
-    /// The numbers behind it.
+    /// Figures that the conclusion rests on, with their units and bases.
     pub evidence: Vec<Evidence>,
     /// The gain to expect; absent where there is none, or none can be computed.
     pub gain: Option<Gain>,
-    /// How sure it is.
+    /// How sure the conclusion and its gain are.
     pub confidence: Confidence,
-    /// Why it cannot be supported.
+    /// Why the data do not support a conclusion; absent where there is one.
     pub abstains: Option<Abstention>,
     /// Whether the CPUs were contended while its times were measured.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_contended: bool,
 }
 
-/// Puts findings in their order.
-pub(crate) fn sort(findings: &mut [Finding]) {
+/// Sorts findings as the module says: by what their gain is of, then by factor and share.
+pub(crate) fn sort_findings(findings: &mut [Finding]) {
     let factor = |finding: &Finding| finding.gain.as_ref().map_or(0.0, |gain| gain.factor);
+    // A pause that the trace shows once may never come again: it has no gain and ranks after what the program does each time.
+    let is_seen_once = |finding: &Finding| match &finding.conclusion {
+        Some(Conclusion::Cause { cause }) => cause.kind.is_seen_once(),
+        _ => false,
+    };
     let rank = |finding: &Finding| match (&finding.gain, finding.confidence) {
-        (_, Confidence::Abstains) => 4,
+        (_, Confidence::Abstains) => 5,
         (Some(gain), _) => gain.of as u8,
-        (None, _) => 3,
+        (None, _) => 3 + u8::from(is_seen_once(finding)),
     };
     let share = |finding: &Finding| {
         let conclusion = finding.conclusion.as_ref();
@@ -123,7 +128,7 @@ pub(crate) fn sort(findings: &mut [Finding]) {
 
 impl Finding {
     /// A conclusion about a phase.
-    pub(crate) fn of(phase: &PhaseAnalysis, conclusion: Conclusion) -> Self {
+    pub(crate) fn of_phase(phase: &PhaseAnalysis, conclusion: Conclusion) -> Self {
         Self {
             phase: Some(phase.phase),
             label: phase.label.clone(),

@@ -3,40 +3,41 @@
 use llmprof_units::{Basis, Nanos};
 
 use crate::evidence::{Evidence, Measure};
+use crate::findings::FindingFacts;
 use crate::findings::conclusion::{Conclusion, Derivation};
 use crate::findings::finding::{Confidence, Finding, Gain, GainOf};
-use crate::findings::{Facts, WORTH_SAYING};
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phase_facts::NewLengths;
+use crate::thresholds::FINDING_MIN_SHARE;
 
-impl Facts<'_> {
+impl FindingFacts<'_> {
     /// Steps that wait before their first attention kernel, as a length of the cache does that never ran before.
-    pub(crate) fn new_lengths(&self, phase: &PhaseAnalysis) -> Option<Finding> {
-        let found = new_lengths(phase)?;
-        let share = phase.waterfall.share(found.time_ns);
-        if share < WORTH_SAYING {
+    pub(crate) fn new_lengths_finding(&self, phase: &PhaseAnalysis) -> Option<Finding> {
+        let lengths = new_lengths(phase)?;
+        let share = phase.waterfall.share(lengths.time_ns);
+        if share < FINDING_MIN_SHARE {
             return None;
         }
         let wall = phase.judged_wall();
-        let gain = self.saving(
+        let gain = self.gain_of_saving(
             phase,
-            found.time_ns.seconds(),
+            lengths.time_ns.seconds(),
             Derivation::WithoutFirstUse {
                 wall_ns: wall,
-                first_use_ns: found.time_ns,
+                first_use_ns: lengths.time_ns,
             },
         )?;
         let conclusion = Conclusion::KvLengths {
-            waits: found.waits,
-            mean_ns: found.mean(),
+            waits: lengths.waits,
+            mean_ns: lengths.mean(),
         };
-        let finding = Finding::of(phase, conclusion).with_evidence(found.evidence());
+        let finding = Finding::of_phase(phase, conclusion).with_evidence(lengths.evidence());
         Some(finding.with_gain(gain, Confidence::Medium))
     }
 
-    pub(crate) fn first_use(&self) -> Option<Finding> {
+    pub(crate) fn first_use_finding(&self) -> Option<Finding> {
         let first = self.latency.first_use?;
-        if !first.outside_later_range || first.extra_e2e_ns < WORTH_SAYING * first.later_ns {
+        if !first.outside_later_range || first.extra_e2e_ns < FINDING_MIN_SHARE * first.later_ns {
             return None;
         }
         let factor = first.first_ns / first.later_ns;
@@ -53,7 +54,7 @@ impl Facts<'_> {
         let step = self.latency.itl_ns.as_ref().map_or(0.0, |gaps| gaps.p50);
         let extra_step = first
             .extra_step_ns
-            .filter(|extra| *extra > WORTH_SAYING * step);
+            .filter(|extra| *extra > FINDING_MIN_SHARE * step);
         evidence.extend(extra_step.map(|extra| time(Measure::ExtraStepTime, extra)));
         let nanos = |value: f64| Nanos(value.round() as i64);
         let conclusion = Conclusion::FirstPass {
@@ -92,8 +93,8 @@ pub(crate) fn first_instance(phase: &PhaseAnalysis) -> Option<Finding> {
     evidence.extend(lengths.into_iter().flat_map(NewLengths::evidence));
     let conclusion = Conclusion::FirstRange {
         first_ns: first.wall_ns,
-        attention_wait_ns: lengths.map(|found| found.time_ns),
-        lengths: lengths.map_or(0, |found| found.waits),
+        attention_wait_ns: lengths.map(|lengths| lengths.time_ns),
+        lengths: lengths.map_or(0, |lengths| lengths.waits),
     };
     let later = first.later_ns.round() as i64;
     let gain = Gain {
@@ -104,7 +105,7 @@ pub(crate) fn first_instance(phase: &PhaseAnalysis) -> Option<Finding> {
         derivation: Derivation::FirstOverLaterRanges,
         is_bound: false,
     };
-    let finding = Finding::of(phase, conclusion).with_evidence(evidence);
+    let finding = Finding::of_phase(phase, conclusion).with_evidence(evidence);
     Some(finding.with_gain(gain, Confidence::High))
 }
 

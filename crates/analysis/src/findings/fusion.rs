@@ -5,13 +5,14 @@ use llmprof_units::{Basis, Nanos};
 use crate::evidence::{Evidence, Measure};
 use crate::findings::conclusion::{Conclusion, Derivation};
 use crate::findings::finding::{Confidence, Finding};
-use crate::findings::{Facts, WORTH_SAYING, hidden_by_the_host};
+use crate::findings::{FindingFacts, hidden_by_the_host};
 use crate::phase_analysis::PhaseAnalysis;
+use crate::thresholds::FINDING_MIN_SHARE;
 use crate::waterfall::idle_parts::QUEUED_GAP;
 
-impl Facts<'_> {
+impl FindingFacts<'_> {
     /// Kernels beside GEMMs and attention, with the gaps after them.
-    pub(crate) fn fusion(&self, phase: &PhaseAnalysis) -> Option<Finding> {
+    pub(crate) fn fusion_finding(&self, phase: &PhaseAnalysis) -> Option<Finding> {
         let traced = phase.traced.as_ref()?;
         let glue = traced.glue.filter(|glue| glue.kernels > 0)?;
         if hidden_by_the_host(phase) {
@@ -26,11 +27,11 @@ impl Facts<'_> {
         let visible = waterfall.busy_ns.0 as f64 / waterfall.sum_ns.0.max(1) as f64;
         let time = Nanos::from_seconds(glue.time_ns.seconds() * visible.min(1.0));
         let saved = Nanos(time.0.saturating_add(gaps.0));
-        if phase.judged_share(saved) < WORTH_SAYING {
+        if phase.judged_share(saved) < FINDING_MIN_SHARE {
             return None;
         }
         let gain = self
-            .saving(
+            .gain_of_saving(
                 phase,
                 saved.seconds(),
                 Derivation::Fused {
@@ -58,7 +59,7 @@ impl Facts<'_> {
             Evidence::time(Measure::GlueTime, glue.time_ns, Basis::Measured),
             Evidence::time(Measure::GlueGapTime, gaps, Basis::Derived),
         ];
-        let finding = Finding::of(phase, conclusion).with_evidence(evidence);
+        let finding = Finding::of_phase(phase, conclusion).with_evidence(evidence);
         Some(finding.with_gain(gain, Confidence::Low))
     }
 }

@@ -6,9 +6,9 @@ use llmprof_units::{Basis, Nanos};
 use crate::evidence::{Evidence, Measure};
 use crate::findings::conclusion::{Conclusion, Derivation};
 use crate::findings::finding::{Confidence, Finding};
-use crate::findings::{Facts, WORTH_SAYING, hidden_by_the_host};
+use crate::findings::{FindingFacts, hidden_by_the_host};
 use crate::phase_analysis::PhaseAnalysis;
-use crate::thresholds::TUNED_GEMMS_MIN_FRACTION;
+use crate::thresholds::{FINDING_MIN_SHARE, TUNED_GEMMS_MIN_FRACTION};
 use crate::trace::TraceAnalysis;
 
 /// The GEMMs of a trace whose shapes were recorded.
@@ -21,7 +21,7 @@ pub(crate) struct ShapedGemms {
 
 impl ShapedGemms {
     /// Those of a trace whose roofline time is known; `None` where there are none.
-    pub(crate) fn of(timeline: &TraceAnalysis) -> Option<Self> {
+    pub(crate) fn of_trace(timeline: &TraceAnalysis) -> Option<Self> {
         let mut sum = Self::default();
         let shapes = timeline.operators.iter().flat_map(|row| &row.shapes);
         for shape in shapes.filter(|shape| shape.cost.is_some_and(|cost| cost.gemm.is_some())) {
@@ -66,15 +66,15 @@ pub(super) fn library_of(phase: &PhaseAnalysis, categories: &[Category]) -> Opti
         .map(|(library, _)| library)
 }
 
-impl Facts<'_> {
+impl FindingFacts<'_> {
     /// Where one phase has all the work of the device: shapes are summed over the whole trace.
-    pub(super) fn gemm_shapes(&self, phase: &PhaseAnalysis) -> Option<Finding> {
+    pub(super) fn gemm_shapes_finding(&self, phase: &PhaseAnalysis) -> Option<Finding> {
         let gemms = self.gemms.filter(|_| self.phases.len() == 1)?;
         let lost = gemms.device_ns - gemms.roofline_ns;
         let share = phase.judged_share(gemms.device_ns);
         let is_inside = gemms.device_ns <= phase.waterfall.busy_ns;
         let lost_share = phase.judged_share(lost);
-        if !is_inside || lost_share < WORTH_SAYING || hidden_by_the_host(phase) {
+        if !is_inside || lost_share < FINDING_MIN_SHARE || hidden_by_the_host(phase) {
             return None;
         }
         let fraction = gemms.roofline_ns.0 as f64 / gemms.device_ns.0 as f64;
@@ -86,7 +86,9 @@ impl Facts<'_> {
             measured_ns: gemms.device_ns,
             roofline_ns: gemms.roofline_ns,
         };
-        let gain = self.saving(phase, lost.seconds(), derivation)?.at_most();
+        let gain = self
+            .gain_of_saving(phase, lost.seconds(), derivation)?
+            .at_most();
         let conclusion = Conclusion::GemmShapes {
             share,
             roofline_fraction: fraction,
@@ -97,7 +99,7 @@ impl Facts<'_> {
             Evidence::time(Measure::RooflineTime, gemms.roofline_ns, Basis::Derived),
             Evidence::new(Measure::Calls, gemms.calls as f64, "calls", Basis::Measured),
         ];
-        let finding = Finding::of(phase, conclusion).with_evidence(evidence);
+        let finding = Finding::of_phase(phase, conclusion).with_evidence(evidence);
         Some(finding.with_gain(gain, Confidence::Low))
     }
 }

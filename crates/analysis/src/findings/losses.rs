@@ -10,33 +10,30 @@ use crate::findings::conclusion::{Abstention, Conclusion, Derivation, HostWork, 
 use crate::findings::finding::{Confidence, Finding};
 use crate::findings::first_use::new_lengths;
 use crate::findings::gemm_shapes::{GEMMS, library_of};
-use crate::findings::{Facts, WORTH_SAYING, hidden_by_the_host};
+use crate::findings::{FindingFacts, hidden_by_the_host};
 use crate::matching::UnmatchedReason;
 use crate::matching::groups::OperatorGroup;
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phase_facts::{CopyTime, TracedPhase};
-use crate::thresholds::{HOST_BOUND_MIN_SHARE, HOST_WORK_MIN_SHARE, LONG_GAP_MIN_NS};
+use crate::thresholds::{COPY_DIRECTION_MIN_SHARE, DEVICE_USED_MIN_SHARE, FINDING_MIN_SHARE};
+use crate::thresholds::{
+    HOST_BOUND_MIN_SHARE, HOST_WORK_MIN_SHARE, LAUNCHING_IDLE_MAX_NS, LONG_GAP_MIN_NS,
+};
 use crate::timeline::launches::is_memory_call;
 use crate::waterfall::idle_parts::{
     DATA_LOADING, HOST_BUSY, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, NamedTime, QUEUED_GAP,
 };
 use llmprof_record::run::RunPhase;
 
-/// A phase in which the device is busy for a smaller part of the time is no work of the device: to remove its idle time would
-/// promise the impossible.
-const NEARLY_UNUSED: f64 = 0.02;
-/// A direction of copies is named from this part of the longest one on.
-const COPY_DIRECTION_MIN_PART: f64 = 0.1;
-
-impl Facts<'_> {
-    pub(crate) fn idle(&self, phase: &PhaseAnalysis) -> Option<Finding> {
+impl FindingFacts<'_> {
+    pub(crate) fn idle_finding(&self, phase: &PhaseAnalysis) -> Option<Finding> {
         let waterfall = &phase.waterfall;
         let (wall, idle) = (phase.judged_wall(), phase.judged_idle());
         let share = idle.0 as f64 / wall.0.max(1) as f64;
         let traced = phase.traced.as_ref();
         // Of a host that something else recorded, time without an operator says nothing.
         let is_host_alone = traced.is_some_and(|one| one.device.is_none() && !one.by_identity);
-        if share < WORTH_SAYING || is_host_alone {
+        if share < FINDING_MIN_SHARE || is_host_alone {
             return None;
         }
         if traced.is_some_and(|traced| traced.is_whole_trace) {
@@ -47,7 +44,7 @@ impl Facts<'_> {
             Some(PhaseClass::HostBound | PhaseClass::InputBound)
         );
         // Launches that are late by their number alone are late in every range.
-        let has_other_cause = !waits_for_host || remedy(phase).is_none();
+        let has_other_cause = !waits_for_host || idle_remedy(phase).is_none();
         let host_work = host_work(phase).or_else(|| range_work(phase).filter(|_| has_other_cause));
         if !self.program.generates_text() && !waits_for_host && host_work.is_none() {
             return None;
@@ -56,10 +53,10 @@ impl Facts<'_> {
         // Passes without capture have met their lengths before.
         let is_captured = wall == waterfall.wall_ns;
         let apart = new_lengths(phase).filter(|_| is_captured);
-        let apart = apart.map_or(Nanos(0), |found| found.time_ns);
+        let apart = apart.map_or(Nanos(0), |lengths| lengths.time_ns);
         let usual = waterfall.wall_ns.0.saturating_sub(apart.0).max(1);
         let busy_share = waterfall.busy_ns.0 as f64 / usual as f64;
-        if phase.device().is_some() && busy_share < NEARLY_UNUSED {
+        if phase.device().is_some() && busy_share < DEVICE_USED_MIN_SHARE {
             return Some(Finding::abstain("idle", phase, Abstention::HardlyUsed));
         }
         if traced.is_some_and(|traced| traced.clocks_disagree) {
@@ -81,7 +78,7 @@ impl Facts<'_> {
         let remedy = match &host_work {
             Some(work) if is_memory_call(&work.operator) => Some(IdleRemedy::ReuseMemory),
             Some(_) => Some(IdleRemedy::LessHostWork),
-            None => remedy(phase),
+            None => idle_remedy(phase),
         };
         let on_device = phase.device().is_some();
         // Much idle time that gave the phase no class is not known to be the host's.
@@ -93,7 +90,7 @@ impl Facts<'_> {
             return Some(Finding::abstain("idle", phase, why));
         }
         let queued_share = queued.0 as f64 / wall.0.max(1) as f64;
-        if phase.judged_share(removable) < WORTH_SAYING && queued > apart {
+        if phase.judged_share(removable) < FINDING_MIN_SHARE && queued > apart {
             let why = Abstention::QueuedIdle {
                 share,
                 queued_share,
@@ -101,14 +98,14 @@ impl Facts<'_> {
             return Some(Finding::abstain("idle", phase, why));
         }
         let gain = self
-            .saving(
+            .gain_of_saving(
                 phase,
                 removable.seconds(),
                 Derivation::WithoutIdle {
                     wall_ns: wall,
                     idle_ns: removable,
                     first_use_ns: Some(apart).filter(|apart| apart.0 > 0),
-                    queued_ns: Some(queued).filter(|_| queued_share >= WORTH_SAYING),
+                    queued_ns: Some(queued).filter(|_| queued_share >= FINDING_MIN_SHARE),
                 },
             )?
             .at_most();
@@ -123,16 +120,16 @@ impl Facts<'_> {
             is_host_bound: phase.class.class == Some(PhaseClass::HostBound),
             on_device,
             first_use_share: (apart.0 > 0).then_some(first_use_share),
-            queued_share: (queued_share >= WORTH_SAYING).then_some(queued_share),
+            queued_share: (queued_share >= FINDING_MIN_SHARE).then_some(queued_share),
             remedy,
             host_work,
         };
-        let finding = Finding::of(phase, conclusion).with_evidence(idle_evidence(phase));
+        let finding = Finding::of_phase(phase, conclusion).with_evidence(idle_evidence(phase));
         Some(finding.with_gain(gain, confidence))
     }
 
     /// The kinds of operators that lose most against their roofline.
-    pub(crate) fn inefficiency(&self, phase: &PhaseAnalysis) -> Vec<Finding> {
+    pub(crate) fn inefficiency_findings(&self, phase: &PhaseAnalysis) -> Vec<Finding> {
         let why = match (self.subject, self.roof) {
             (None, _) if self.is_named => Some(Abstention::NothingCounted),
             (None, _) => Some(Abstention::NoModel),
@@ -140,7 +137,7 @@ impl Facts<'_> {
             _ => None,
         };
         if let Some(why) = why {
-            let by_shape = self.gemm_shapes(phase);
+            let by_shape = self.gemm_shapes_finding(phase);
             let is_asked = self.is_named || self.program.generates_text();
             let abstained = || is_asked.then(|| Finding::abstain("inefficiency", phase, why));
             return by_shape.or_else(abstained).into_iter().collect();
@@ -151,11 +148,11 @@ impl Facts<'_> {
         let finding = |group: &OperatorGroup| {
             let lost = group.measured_ns.0.saturating_sub(group.roofline_ns?.0);
             let wall = phase.judged_wall().0;
-            if (lost as f64) < WORTH_SAYING * wall as f64 {
+            if (lost as f64) < FINDING_MIN_SHARE * wall as f64 {
                 return None;
             }
             let gain = self
-                .saving(
+                .gain_of_saving(
                     phase,
                     Nanos(lost).seconds(),
                     Derivation::AtRoofline {
@@ -188,7 +185,7 @@ impl Facts<'_> {
                     _ => None,
                 },
             };
-            let finding = Finding::of(phase, conclusion).with_evidence(evidence);
+            let finding = Finding::of_phase(phase, conclusion).with_evidence(evidence);
             Some(finding.with_gain(gain, Confidence::Low))
         };
         // A roofline time that is an upper bound bounds no speedup.
@@ -199,7 +196,7 @@ impl Facts<'_> {
         groups.filter_map(finding).collect()
     }
 
-    pub(crate) fn extra(&self, phase: &PhaseAnalysis) -> Option<Finding> {
+    pub(crate) fn overhead_finding(&self, phase: &PhaseAnalysis) -> Option<Finding> {
         let waterfall = &phase.waterfall;
         // Without a model nothing says what is needed.
         self.subject?;
@@ -216,16 +213,16 @@ impl Facts<'_> {
             share: phase.judged_share(alone),
             by_name: false,
             on_device: phase.device().is_some(),
-            views_share: Some(views(phase)).filter(|share| *share >= WORTH_SAYING),
+            views_share: Some(views_share(phase)).filter(|share| *share >= FINDING_MIN_SHARE),
         };
-        self.part(phase, alone, Measure::OverheadOpsTime, conclusion, true)
+        self.part_finding(phase, alone, Measure::OverheadOpsTime, conclusion, true)
     }
 
     /// Exchange between devices that nothing hides: overlapped with other work it would take no time of its own.
-    pub(crate) fn communication(&self, phase: &PhaseAnalysis) -> Option<Finding> {
+    pub(crate) fn communication_finding(&self, phase: &PhaseAnalysis) -> Option<Finding> {
         let exposed = phase.waterfall.exposed_communication_ns;
         let share = phase.judged_share(exposed);
-        if share < WORTH_SAYING {
+        if share < FINDING_MIN_SHARE {
             return None;
         }
         // Overlapped with all other work, the phase still takes as long as the longer of the two.
@@ -236,7 +233,7 @@ impl Facts<'_> {
             wall_ns: wall,
             part_ns: saved,
         };
-        let gain = self.saving(phase, saved.seconds(), derivation);
+        let gain = self.gain_of_saving(phase, saved.seconds(), derivation);
         let evidence = vec![Evidence::share(
             Measure::ExposedCommunicationShare,
             share,
@@ -246,15 +243,17 @@ impl Facts<'_> {
             exposed_share: share,
             waiting_share: None,
             rank: self.rank,
+            device: phase.device(),
+            is_point_to_point: false,
         };
-        let finding = Finding::of(phase, conclusion).with_evidence(evidence);
+        let finding = Finding::of_phase(phase, conclusion).with_evidence(evidence);
         Some(match gain {
             Some(gain) => finding.with_gain(gain.at_most(), Confidence::Low),
             None => finding,
         })
     }
 
-    pub(crate) fn copies(&self, phase: &PhaseAnalysis) -> Option<Finding> {
+    pub(crate) fn copy_finding(&self, phase: &PhaseAnalysis) -> Option<Finding> {
         // What kernels run beside takes no time of its own.
         let exposed = phase.traced.as_ref().map(|traced| {
             let share = traced.exposed_copy_share.unwrap_or(0.0);
@@ -274,7 +273,7 @@ impl Facts<'_> {
         let others = copies.into_iter().flatten().skip(1);
         let is_large = |other: &&CopyTime| {
             longest.is_some_and(|longest| {
-                other.time_ns.0 as f64 >= COPY_DIRECTION_MIN_PART * longest.time_ns.0 as f64
+                other.time_ns.0 as f64 >= COPY_DIRECTION_MIN_SHARE * longest.time_ns.0 as f64
             })
         };
         let conclusion = Conclusion::Copies {
@@ -284,15 +283,15 @@ impl Facts<'_> {
             longest: longest.cloned(),
             others: others.filter(is_large).cloned().collect(),
         };
-        let mut finding = self.part(phase, time, Measure::CopyTime, conclusion, false)?;
+        let mut finding = self.part_finding(phase, time, Measure::CopyTime, conclusion, false)?;
         finding
             .evidence
-            .extend(longest.map(rates).unwrap_or_default());
+            .extend(longest.map(copy_rates).unwrap_or_default());
         Some(finding)
     }
 
     /// A part of the waterfall that could be removed, all of it where `is_known`.
-    fn part(
+    fn part_finding(
         &self,
         phase: &PhaseAnalysis,
         time: Nanos,
@@ -301,14 +300,14 @@ impl Facts<'_> {
         is_known: bool,
     ) -> Option<Finding> {
         let share = phase.judged_share(time);
-        if share < WORTH_SAYING || hidden_by_the_host(phase) {
+        if share < FINDING_MIN_SHARE || hidden_by_the_host(phase) {
             return None;
         }
         let derivation = Derivation::WithoutPart {
             wall_ns: phase.judged_wall(),
             part_ns: time,
         };
-        let mut gain = self.saving(phase, time.seconds(), derivation)?;
+        let mut gain = self.gain_of_saving(phase, time.seconds(), derivation)?;
         gain.is_bound = !is_known;
         // Nothing else gets faster by itself, but what overlaps may hide a part.
         let confidence = if !is_known || phase.is_slowed_by_capture() {
@@ -322,13 +321,13 @@ impl Facts<'_> {
             Evidence::time(measure, time, Basis::Measured),
             Evidence::share(Measure::WallShare, share, Basis::Measured),
         ];
-        let finding = Finding::of(phase, conclusion).with_evidence(evidence);
+        let finding = Finding::of_phase(phase, conclusion).with_evidence(evidence);
         Some(finding.with_gain(gain, confidence))
     }
 }
 
 /// Ops of the host that touch no data, as a part of the wall time.
-fn views(phase: &PhaseAnalysis) -> f64 {
+fn views_share(phase: &PhaseAnalysis) -> f64 {
     let unmatched = phase.unmatched.iter();
     let views = unmatched.filter(|row| row.reason == UnmatchedReason::TouchesNoData);
     let time = views.map(|row| row.time_ns.0).fold(0, i64::saturating_add);
@@ -336,14 +335,12 @@ fn views(phase: &PhaseAnalysis) -> f64 {
 }
 
 /// How fast copies in one direction are, and how fast they could be.
-fn rates(copies: &CopyTime) -> Vec<Evidence> {
+fn copy_rates(copies: &CopyTime) -> Vec<Evidence> {
     let rate = |what, rate: BytesPerSecond, basis| Evidence::new(what, rate.0, "B/s", basis);
     let mut evidence = Vec::new();
-    evidence.extend(
-        copies.rate().map(|found| {
-            rate(Measure::CopyRate, found, Basis::Measured).of(copies.direction.code())
-        }),
-    );
+    evidence.extend(copies.rate().map(|measured| {
+        rate(Measure::CopyRate, measured, Basis::Measured).of(copies.direction.code())
+    }));
     evidence.extend(copies.limit.as_ref().map(|limit| {
         rate(Measure::LinkRate, limit.bytes_per_s, Basis::Datasheet).of(limit.name.as_str())
     }));
@@ -380,13 +377,13 @@ fn idle_evidence(phase: &PhaseAnalysis) -> Vec<Evidence> {
     }
     // Capture makes gaps longer: their causes show how the time divides, not how much it is without.
     evidence.extend(waterfall.idle.iter().take(3).map(|part| {
-        let found = if is_captured {
+        let evidence = if is_captured {
             Evidence::time(Measure::IdleCauseTime, part.time_ns, Basis::Measured)
         } else {
             let share = part.time_ns.0 as f64 / waterfall.idle_ns.0.max(1) as f64;
             Evidence::share(Measure::IdleCauseShare, share, Basis::Measured)
         };
-        found.of(part.name.as_str())
+        evidence.of(part.name.as_str())
     }));
     let operators = phase
         .traced
@@ -408,7 +405,7 @@ fn host_work(phase: &PhaseAnalysis) -> Option<HostWork> {
     let is_large = phase.idle_part(&[DATA_LOADING]) > HOST_WORK_MIN_SHARE;
     let loader = traced.host_operators.iter();
     let mut loader = loader.filter(|one| one.name.to_ascii_lowercase().contains("dataloader"));
-    let is_told = is_large && loading >= WORTH_SAYING;
+    let is_told = is_large && loading >= FINDING_MIN_SHARE;
     if let Some(loader) = loader.next().filter(|_| is_told) {
         return Some(HostWork {
             operator: loader.name.clone(),
@@ -451,11 +448,12 @@ fn waits_long(phase: &PhaseAnalysis, traced: &TracedPhase) -> bool {
         .iter()
         .filter(|one| has_long_gaps(one));
     let long = long.map(|one| one.time_ns.0).fold(0, i64::saturating_add);
-    long > idle / 2 || idle > LONG_GAP_MIN_NS.saturating_mul(traced.kernels.max(1) as i64)
+    let launching = LAUNCHING_IDLE_MAX_NS.saturating_mul(traced.kernels.max(1) as i64);
+    long > idle / 2 || idle > launching
 }
 
 /// What would make idle time of a device shorter, by what most of it is.
-fn remedy(phase: &PhaseAnalysis) -> Option<IdleRemedy> {
+fn idle_remedy(phase: &PhaseAnalysis) -> Option<IdleRemedy> {
     let traced = phase.traced.as_ref().filter(|t| t.device.is_some())?;
     let from_graphs = 2 * traced.graph_kernels > traced.kernels;
     if phase.idle_part(&[HOST_BUSY, LAUNCH_LATENCY, LAUNCH_CALL]) > 0.5 {

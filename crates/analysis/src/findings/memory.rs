@@ -6,19 +6,21 @@ use llmprof_units::{Basis, Nanos};
 
 use crate::bottleneck::PhaseClass;
 use crate::evidence::{Evidence, Measure};
-use crate::findings::Facts;
+use crate::findings::FindingFacts;
 use crate::findings::conclusion::{Abstention, Conclusion, Derivation};
 use crate::findings::finding::{Confidence, Finding};
-use crate::findings::what_if::Subject;
+use crate::findings::what_if::MeasuredPhase;
 use crate::phase_analysis::PhaseAnalysis;
+use crate::thresholds::BYTES_LIMIT_MIN_FRACTION;
 use llmprof_record::run::RunPhase;
 
-/// Operators below this share of roofline have other problems than bytes.
-const LEAST_ROOFLINE_SHARE: f64 = 0.4;
-
-impl Facts<'_> {
+impl FindingFacts<'_> {
     /// Memory-bound decode: weights in 8 bits.
-    pub(crate) fn fewer_bytes(&self, phase: &PhaseAnalysis, passes: &[Pass]) -> Option<Finding> {
+    pub(crate) fn fewer_bytes_finding(
+        &self,
+        phase: &PhaseAnalysis,
+        passes: &[Pass],
+    ) -> Option<Finding> {
         if phase.phase != RunPhase::Decode {
             return None;
         }
@@ -48,7 +50,7 @@ impl Facts<'_> {
             .iter()
             .find(|group| group.kind == Kind::Linear);
         let fraction = linear.and_then(|group| group.roofline_fraction)?;
-        if fraction < LEAST_ROOFLINE_SHARE {
+        if fraction < BYTES_LIMIT_MIN_FRACTION {
             return refuse(Abstention::FarFromRoofline { fraction });
         }
         let precision = Precision {
@@ -64,11 +66,11 @@ impl Facts<'_> {
             ..*workload_now
         };
         let subject = what_if(model, workload_now, phase, passes);
-        let Some(outcome) = subject.with(roof, &workload, passes, None, 1.0) else {
+        let Some(outcome) = subject.count_again(roof, &workload, passes, None, 1.0) else {
             return refuse(Abstention::NotCounted);
         };
         let wall = phase.judged_wall();
-        let gain = self.saving(
+        let gain = self.gain_of_saving(
             phase,
             wall.seconds() - outcome.wall,
             Derivation::Int8Recounted {
@@ -93,11 +95,11 @@ impl Facts<'_> {
         let conclusion = Conclusion::QuantizeWeights {
             weights: formats.weights.to_string(),
         };
-        let finding = Finding::of(phase, conclusion).with_evidence(evidence);
+        let finding = Finding::of_phase(phase, conclusion).with_evidence(evidence);
         Some(finding.with_gain(gain, Confidence::Medium))
     }
 
-    pub(crate) fn on_chip(&self, phase: &PhaseAnalysis) -> Option<Finding> {
+    pub(crate) fn on_chip_finding(&self, phase: &PhaseAnalysis) -> Option<Finding> {
         let residence = phase.residence.as_ref()?;
         if residence.level != MemoryLevel::OnChip || phase.phase != RunPhase::Decode {
             return None;
@@ -116,7 +118,7 @@ impl Facts<'_> {
             bytes_per_step: residence.bytes_per_step,
             cache: residence.name.clone(),
         };
-        Some(Finding::of(phase, conclusion).with_evidence(evidence))
+        Some(Finding::of_phase(phase, conclusion).with_evidence(evidence))
     }
 }
 
@@ -125,8 +127,8 @@ fn what_if<'s>(
     workload: &'s Workload,
     phase: &'s PhaseAnalysis,
     passes: &'s [Pass],
-) -> Subject<'s> {
-    Subject {
+) -> MeasuredPhase<'s> {
+    MeasuredPhase {
         model,
         workload,
         passes,

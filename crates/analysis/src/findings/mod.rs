@@ -20,18 +20,17 @@ use llmprof_theory::{Model, Pass, Workload};
 use llmprof_units::Nanos;
 
 pub use self::conclusion::{Abstention, Conclusion, Derivation, HostWork, IdleRemedy};
-use self::finding::sort;
+use self::finding::sort_findings;
 pub use self::finding::{Confidence, Finding, Gain, GainOf};
 use crate::bottleneck::PhaseClass;
-use crate::causes::Diagnosis;
+use crate::causes::{Cause, CauseKind, Diagnosis, PhaseGain};
 use crate::latency::Latency;
 use crate::phase_analysis::PhaseAnalysis;
 use crate::program::ProgramKind;
+use crate::thresholds::FINDING_MIN_SHARE;
 
-/// Parts of a phase below this share are no finding.
-const WORTH_SAYING: f64 = 0.05;
 /// What findings are drawn from.
-pub(crate) struct Facts<'a> {
+pub(crate) struct FindingFacts<'a> {
     /// What was asked of which model; absent for a trace of an unknown one.
     pub(crate) subject: Option<(&'a Model, &'a Workload)>,
     /// What ran: of a program that does not generate text, statements have no gain but what is measured.
@@ -46,7 +45,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) latency: &'a Latency,
     /// What phases that were not recorded take in passes without capture.
     pub(crate) unrecorded_seconds: f64,
-    /// GEMMs by recorded shapes.
+    /// GEMMs with recorded shapes and a roofline time; absent where the trace has none.
     pub(crate) gemms: Option<gemm_shapes::ShapedGemms>,
     /// Each phase with the passes that it ran.
     pub(crate) phases: Vec<(&'a PhaseAnalysis, Vec<Pass>)>,
@@ -55,64 +54,76 @@ pub(crate) struct Facts<'a> {
 }
 
 /// All findings of a run, in the order of their gains.
-pub(crate) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
+pub(crate) fn draw_findings(facts: &FindingFacts<'_>) -> Vec<Finding> {
     let mut of_devices = Vec::new();
     for (phase, passes) in &facts.phases {
         if facts.is_negligible(phase) {
             continue;
         }
-        let mut found = Vec::new();
+        let mut findings = Vec::new();
         // Where the timeline can be replayed, causes say what parts of the time are for.
         if phase.misses_kernels() {
-            found.extend(facts.copies(phase).map(Finding::without_gain));
-            found.extend(facts.communication(phase).map(Finding::without_gain));
+            findings.extend(facts.copy_finding(phase).map(Finding::without_gain));
+            findings.extend(
+                facts
+                    .communication_finding(phase)
+                    .map(Finding::without_gain),
+            );
         } else if facts.diagnosis.is_none() || phase.device().is_none() {
-            found.extend(facts.idle(phase));
-            found.extend(facts.inefficiency(phase));
-            found.extend(facts.extra(phase));
-            found.extend(facts.copies(phase));
-            found.extend(facts.communication(phase));
+            findings.extend(facts.idle_finding(phase));
+            findings.extend(facts.inefficiency_findings(phase));
+            findings.extend(facts.overhead_finding(phase));
+            findings.extend(facts.copy_finding(phase));
+            findings.extend(facts.communication_finding(phase));
             if facts.program.generates_text() {
-                found.extend(facts.fusion(phase));
+                findings.extend(facts.fusion_finding(phase));
             }
             // What a change would do to steps that an engine states is not worked out.
             if !passes.is_empty() {
-                found.extend(facts.faster_format(phase, passes));
-                found.extend(facts.fewer_bytes(phase, passes));
+                findings.extend(facts.faster_format_finding(phase, passes));
+                findings.extend(facts.fewer_bytes_finding(phase, passes));
             }
         } else {
             // Limits of the device: the timeline does not show how long another kernel or format would take, so no gain is stated.
             let mut limits = Vec::new();
             if !facts.has_cause(phase) {
-                limits.extend(facts.inefficiency(phase));
+                limits.extend(facts.inefficiency_findings(phase));
             }
             if !passes.is_empty() {
-                limits.extend(facts.fewer_bytes(phase, passes));
+                limits.extend(facts.fewer_bytes_finding(phase, passes));
             }
-            found.extend(limits.into_iter().map(Finding::without_gain));
+            if !facts.has_communication_cause(phase) {
+                limits.extend(facts.communication_finding(phase));
+            }
+            findings.extend(limits.into_iter().map(Finding::without_gain));
         }
-        found.extend(facts.on_chip(phase));
+        findings.extend(facts.on_chip_finding(phase));
         if facts.program.generates_text() {
-            found.extend(facts.new_lengths(phase));
-            found.extend(first_use::first_instance(phase));
+            findings.extend(facts.new_lengths_finding(phase));
+            findings.extend(first_use::first_instance(phase));
         }
         let device = phase.device();
-        of_devices.extend(found.into_iter().map(|finding| (device, finding)));
+        of_devices.extend(findings.into_iter().map(|finding| (device, finding)));
     }
-    let mut found = devices::across(of_devices, &facts.devices());
-    found.extend(facts.first_use());
+    let mut findings = devices::join_devices(of_devices, &facts.device_seconds());
+    findings.extend(facts.first_use_finding());
     let is_measured = |gain: &Gain| gain.of == GainOf::FirstRequest;
-    for finding in &mut found {
+    for finding in &mut findings {
         if facts.is_cut || !facts.program.generates_text() {
             finding.gain = finding.gain.take().filter(is_measured);
         }
     }
     // A replayed gain is of the recorded timeline, whatever ran; a cut recording has none.
     if !facts.is_cut {
-        found.extend(facts.diagnosis.map(causes::findings).unwrap_or_default());
+        findings.extend(
+            facts
+                .diagnosis
+                .map(causes::cause_findings)
+                .unwrap_or_default(),
+        );
     }
-    sort(&mut found);
-    found
+    sort_findings(&mut findings);
+    findings
 }
 
 /// Whether the device waits for the host so much that it would only wait longer if it worked faster.
@@ -120,20 +131,31 @@ fn hidden_by_the_host(phase: &PhaseAnalysis) -> bool {
     phase.device().is_some() && phase.class.class == Some(PhaseClass::HostBound)
 }
 
-impl Facts<'_> {
+impl FindingFacts<'_> {
     /// Whether a range of the program takes so little of its time that no part of it is worth saying. Phases of text generation are
     /// looked at however short: a prefill is what the first token waits for.
     fn is_negligible(&self, phase: &PhaseAnalysis) -> bool {
         let run = self.run_seconds(phase.device());
-        phase.phase == RunPhase::Other && phase.judged_wall().seconds() < WORTH_SAYING * run
+        phase.phase == RunPhase::Other && phase.judged_wall().seconds() < FINDING_MIN_SHARE * run
     }
 
-    /// Whether a cause states a gain for the phase.
+    /// Causes that state a gain for the phase.
+    fn causes_of<'a>(&'a self, phase: &'a PhaseAnalysis) -> impl Iterator<Item = &'a Cause> {
+        let causes = self
+            .diagnosis
+            .into_iter()
+            .flat_map(|diagnosis| &diagnosis.causes);
+        let is_here = |gain: &PhaseGain| gain.phase == phase.phase && gain.label == phase.label;
+        causes.filter(move |cause| cause.gains.iter().any(is_here))
+    }
+
     fn has_cause(&self, phase: &PhaseAnalysis) -> bool {
-        let causes = self.diagnosis.into_iter().flat_map(|found| &found.causes);
-        causes
-            .flat_map(|cause| &cause.gains)
-            .any(|gain| gain.phase == phase.phase && gain.label == phase.label)
+        self.causes_of(phase).next().is_some()
+    }
+
+    fn has_communication_cause(&self, phase: &PhaseAnalysis) -> bool {
+        let mut causes = self.causes_of(phase);
+        causes.any(|cause| matches!(cause.kind, CauseKind::Communication { .. }))
     }
 
     /// Wall time of all phases of a pass on one device, of which less may have been captured, seconds. Devices run in
@@ -147,7 +169,7 @@ impl Facts<'_> {
     }
 
     /// The devices with the seconds that each took in all.
-    fn devices(&self) -> Vec<(u32, f64)> {
+    fn device_seconds(&self) -> Vec<(u32, f64)> {
         let mut devices: Vec<u32> = self
             .phases
             .iter()
@@ -160,7 +182,12 @@ impl Facts<'_> {
     }
 
     /// The gain of making a phase `saved` seconds shorter.
-    fn saving(&self, phase: &PhaseAnalysis, saved: f64, derivation: Derivation) -> Option<Gain> {
+    fn gain_of_saving(
+        &self,
+        phase: &PhaseAnalysis,
+        saved: f64,
+        derivation: Derivation,
+    ) -> Option<Gain> {
         let (wall, run) = (
             phase.judged_wall().seconds(),
             self.run_seconds(phase.device()),

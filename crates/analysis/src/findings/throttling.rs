@@ -6,20 +6,25 @@ use crate::evidence::{Evidence, Measure};
 use crate::findings::conclusion::Conclusion;
 use crate::findings::finding::Finding;
 use crate::telemetry::{GpuPhase, HostTelemetry, PhaseTelemetry};
-
-/// Part of a phase from which on it is worth saying.
-const WORTH_SAYING: f64 = 0.05;
+use crate::thresholds::THROTTLED_NOTICED_MIN_SHARE;
 
 /// A finding for every GPU that throttled in a phase. What a higher clock would give is not known, so there is no gain.
-pub(crate) fn findings(telemetry: Option<&HostTelemetry>) -> Vec<Finding> {
+pub(crate) fn throttling_findings(telemetry: Option<&HostTelemetry>) -> Vec<Finding> {
     let phases = telemetry.iter().flat_map(|telemetry| &telemetry.phases);
     phases
-        .flat_map(|phase| phase.gpus.iter().filter_map(move |gpu| finding(phase, gpu)))
+        .flat_map(|phase| {
+            phase
+                .gpus
+                .iter()
+                .filter_map(move |gpu| throttling_finding(phase, gpu))
+        })
         .collect()
 }
 
-fn finding(phase: &PhaseTelemetry, gpu: &GpuPhase) -> Option<Finding> {
-    let share = gpu.throttled_share.filter(|share| *share >= WORTH_SAYING)?;
+fn throttling_finding(phase: &PhaseTelemetry, gpu: &GpuPhase) -> Option<Finding> {
+    let share = gpu
+        .throttled_share
+        .filter(|share| *share >= THROTTLED_NOTICED_MIN_SHARE)?;
     let held = Nanos((phase.time_ns.0 as f64 * share).round() as i64);
     let mut evidence = vec![
         Evidence::share(Measure::ThrottledShare, share, Basis::Measured),
@@ -69,16 +74,20 @@ mod tests {
                 phases: vec![phase(share)],
                 ..HostTelemetry::default()
             };
-            findings(Some(&telemetry))
+            throttling_findings(Some(&telemetry))
         };
-        let found = of(Some(0.5));
+        let findings = of(Some(0.5));
         let expected = Conclusion::Throttled {
             gpu: 1,
             share: 0.5,
             reasons: vec!["software_power_cap".to_owned()],
             clock_mhz: Some(1515.0),
         };
-        assert_eq!(found[0].conclusion, Some(expected));
-        assert!(of(Some(0.01)).is_empty() && of(None).is_empty() && findings(None).is_empty());
+        assert_eq!(findings[0].conclusion, Some(expected));
+        assert!(
+            of(Some(0.01)).is_empty()
+                && of(None).is_empty()
+                && throttling_findings(None).is_empty()
+        );
     }
 }

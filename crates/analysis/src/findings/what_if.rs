@@ -14,11 +14,11 @@ use rustc_hash::FxHashMap;
 use crate::bottleneck::PhaseClass;
 use crate::matching::groups::OperatorGroup;
 use crate::matching::kernel_table::WorkGroup;
-use crate::matching::script::place;
+use crate::matching::script::path_without_layer;
 use crate::phase_analysis::PhaseAnalysis;
 
 /// A measured phase, with what theory needs to count it again.
-pub(crate) struct Subject<'a> {
+pub(crate) struct MeasuredPhase<'a> {
     pub(crate) model: &'a Model,
     pub(crate) workload: &'a Workload,
     pub(crate) passes: &'a [Pass],
@@ -27,7 +27,7 @@ pub(crate) struct Subject<'a> {
 
 /// What a change would give.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Outcome {
+pub(crate) struct WhatIfOutcome {
     /// Wall time of the phase, seconds.
     pub(crate) wall: f64,
     /// Roofline after the change ÷ roofline before.
@@ -39,13 +39,13 @@ type Rooflines = FxHashMap<(String, Kind), OperatorRoofline>;
 /// The group that an operator is measured in: its place, or its kernels' where nothing finer is known.
 fn group_of(operator: &Operator<'_>, by_kernels: bool) -> (String, Kind) {
     if by_kernels {
-        let group = WorkGroup::of(operator.kind);
-        return (group.name().to_owned(), group.kind());
+        let group = WorkGroup::of_kind(operator.kind);
+        return (group.name().to_owned(), group.typical_kind());
     }
-    (place(&operator.path), operator.kind)
+    (path_without_layer(&operator.path), operator.kind)
 }
 
-fn rooflines(
+fn lower_rooflines(
     model: &Model,
     workload: &Workload,
     passes: &[Pass],
@@ -78,40 +78,40 @@ fn fraction_in(
     by_kernels: bool,
     resource: Resource,
 ) -> Option<f64> {
-    let same = |found: &&OperatorGroup| {
+    let same = |candidate: &&OperatorGroup| {
         if by_kernels && !other.by_kernels() {
-            WorkGroup::of(found.kind) == WorkGroup::of(group.kind)
+            WorkGroup::of_kind(candidate.kind) == WorkGroup::of_kind(group.kind)
         } else {
-            found.name == group.name
+            candidate.name == group.name
         }
     };
     let (mut roofline, mut bound, mut measured) = (0.0, 0.0, 0.0);
-    for found in other.by_path.iter().filter(same) {
-        let time = found.measured_ns.seconds();
-        let least = found.roofline_fraction? * time;
+    for candidate in other.by_path.iter().filter(same) {
+        let time = candidate.measured_ns.seconds();
+        let least = candidate.roofline_fraction? * time;
         roofline += least;
         measured += time;
-        if found.binds == Some(resource) {
+        if candidate.binds == Some(resource) {
             bound += least;
         }
     }
     (roofline > 0.0 && measured > 0.0 && 2.0 * bound > roofline).then(|| roofline / measured)
 }
 
-impl Subject<'_> {
+impl MeasuredPhase<'_> {
     /// The phase with another workload and other passes. Operators that have no roofline take `rest` times as long.
-    /// Nothing where the device cannot do the work.
-    pub(crate) fn with(
+    /// `None` if the device cannot do the work.
+    pub(crate) fn count_again(
         &self,
         roof: &Roof<'_>,
         workload: &Workload,
         passes: &[Pass],
         other: Option<&PhaseAnalysis>,
         rest: f64,
-    ) -> Option<Outcome> {
+    ) -> Option<WhatIfOutcome> {
         let level = self.phase.roofline.as_ref()?.memory_level;
         let by_kernels = self.phase.by_kernels();
-        let before = rooflines(
+        let before = lower_rooflines(
             self.model,
             self.workload,
             self.passes,
@@ -119,7 +119,7 @@ impl Subject<'_> {
             level,
             by_kernels,
         )?;
-        let after = rooflines(self.model, workload, passes, roof, level, by_kernels)?;
+        let after = lower_rooflines(self.model, workload, passes, roof, level, by_kernels)?;
         let (mut saved, mut old_sum, mut new_sum) = (0.0, 0.0, 0.0);
         for group in &self.phase.by_path {
             let key = (group.name.clone(), group.kind);
@@ -157,7 +157,7 @@ impl Subject<'_> {
             0.0
         };
         let wall = self.phase.judged_wall().seconds() - shorter - hidden;
-        (old_sum > 0.0 && wall > 0.0).then(|| Outcome {
+        (old_sum > 0.0 && wall > 0.0).then(|| WhatIfOutcome {
             wall,
             roofline_ratio: new_sum / old_sum,
         })

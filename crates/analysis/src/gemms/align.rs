@@ -1,30 +1,29 @@
-//! Two sequences of the same events under different names, laid along each other.
+//! Alignment of two sequences of the same events under different names.
 //!
 //! A log has the shape of each call, a timeline the kernel and grid of each launch. cuBLAS chooses the same kernel for the same
 //! shape, so the place where shapes and kernels agree is found without knowing which kernel does which shape: a window of the
 //! timeline is laid along every place of the log, and the fewest contradictions (one shape with two kernels) win. What the
 //! windows teach is then a dictionary by which the whole is aligned, extra kernels and calls left out.
 
+use crate::thresholds::ALIGNMENT_WRONG_MAX_SHARE;
 use rustc_hash::FxHashMap;
 
-/// Launches in a window: shorter ones where extra kernels are everywhere.
-const WINDOW: [usize; 3] = [512, 128, 32];
-/// Windows along the timeline.
-const WINDOWS: usize = 5;
-/// The part of a window that may contradict itself.
-const MOST_WRONG: f64 = 0.1;
-/// How far apart from the windows' places pairs are looked for, on either side.
-const SLACK: i64 = 64;
-/// Places that fit alike, of which more say nothing new.
-const MOST_PLACES: usize = 256;
-/// The most cells of the alignment's table.
-const MOST_CELLS: u64 = 1 << 28;
+/// Lengths of windows in launches, tried in turn: only short ones fit where extra kernels are everywhere.
+const WINDOW_LENGTHS: [usize; 3] = [512, 128, 32];
+/// Number of windows that are placed first, spread evenly over the timeline.
+const WINDOW_COUNT: usize = 5;
+/// Distance from the windows' diagonals within which pairs are looked for, on either side.
+const DIAGONAL_SLACK: i64 = 64;
+/// Maximum number of equally fitting places of a window that are looked at: further ones repeat the same steps.
+const PLACES_MAX: usize = 256;
+/// Maximum number of cells of the alignment's table, one byte each.
+const CELLS_MAX: u64 = 1 << 28;
 
-/// For each launch the call of the log that it is; nothing where that is not known.
+/// The call of the log that each launch is; `None` for launches of unknown calls.
 pub(super) type Pairs = Vec<Option<usize>>;
 
 /// A window at the places of the log where it fits best.
-struct Placed {
+struct PlacedWindow {
     start: usize,
     /// Places that fit alike, in order.
     places: Vec<usize>,
@@ -37,21 +36,23 @@ struct Placed {
 ///
 /// Steps repeat, so that a timeline may fit at several places. `end_together` says that the last launch is the last call, which
 /// leaves one of them; else pairs whose shape depends on the place are left out.
-pub(super) fn align(log: &[u32], launches: &[u32], end_together: bool) -> Option<Pairs> {
-    let windows = WINDOW.iter().find_map(|&length| {
-        let found: Vec<Placed> = starts(launches.len(), length)
-            .filter_map(|(start, length)| placed(log, &launches[start..start + length], start))
+pub(super) fn align_launches(log: &[u32], launches: &[u32], end_together: bool) -> Option<Pairs> {
+    let windows = WINDOW_LENGTHS.iter().find_map(|&length| {
+        let placed: Vec<PlacedWindow> = window_starts(launches.len(), length)
+            .filter_map(|(start, length)| {
+                place_window(log, &launches[start..start + length], start)
+            })
             .collect();
-        (!found.is_empty()).then(|| beside_the_last(found))
+        (!placed.is_empty()).then(|| align_with_last(placed))
     })?;
-    let known = Dictionary::of(&windows, log, launches);
+    let known = Dictionary::from_windows(&windows, log, launches);
     let diagonals = windows
         .iter()
         .map(|window| window.place as i64 - window.start as i64);
-    let low = diagonals.clone().min()?.saturating_sub(SLACK);
-    let high = diagonals.max()?.saturating_add(SLACK);
-    let mut pairs = longest(log, launches, &known, low, high)?;
-    fill(&mut pairs, log, launches, &known);
+    let low = diagonals.clone().min()?.saturating_sub(DIAGONAL_SLACK);
+    let high = diagonals.max()?.saturating_add(DIAGONAL_SLACK);
+    let mut pairs = longest_common(log, launches, &known, low, high)?;
+    fill_gaps(&mut pairs, log, launches, &known);
     let is_last = pairs
         .last()
         .is_some_and(|last| *last == log.len().checked_sub(1));
@@ -61,8 +62,9 @@ pub(super) fn align(log: &[u32], launches: &[u32], end_together: bool) -> Option
     Some(pairs)
 }
 
-/// A capture mostly ends with its process: of places that fit alike the last window takes the last, the others those beside it.
-fn beside_the_last(mut windows: Vec<Placed>) -> Vec<Placed> {
+/// A capture mostly ends with its process: of places that fit alike the last window takes the last one, the other windows those closest
+/// to its diagonal.
+fn align_with_last(mut windows: Vec<PlacedWindow>) -> Vec<PlacedWindow> {
     if let Some(last) = windows.last() {
         let diagonal = last.place as i64 - last.start as i64;
         for window in &mut windows {
@@ -78,19 +80,19 @@ fn beside_the_last(mut windows: Vec<Placed>) -> Vec<Placed> {
 }
 
 /// Where windows begin, and how long they are.
-fn starts(launches: usize, length: usize) -> impl Iterator<Item = (usize, usize)> {
+fn window_starts(launches: usize, length: usize) -> impl Iterator<Item = (usize, usize)> {
     let length = launches.min(length);
     let last = launches - length;
-    let count = if last == 0 { 1 } else { WINDOWS };
+    let count = if last == 0 { 1 } else { WINDOW_COUNT };
     (0..count)
         .map(move |number| (number * last / (count - 1).max(1), length))
         .filter(|(_, length)| *length > 0)
 }
 
 /// The places of the log where a window contradicts itself least.
-fn placed(log: &[u32], window: &[u32], start: usize) -> Option<Placed> {
+fn place_window(log: &[u32], window: &[u32], start: usize) -> Option<PlacedWindow> {
     let shapes = log.iter().max().map_or(0, |most| *most as usize + 1);
-    let most = (MOST_WRONG * window.len() as f64) as usize;
+    let most = (ALIGNMENT_WRONG_MAX_SHARE * window.len() as f64) as usize;
     let mut best = most;
     let mut places = Vec::new();
     let mut first = vec![(usize::MAX, 0); shapes];
@@ -116,7 +118,7 @@ fn placed(log: &[u32], window: &[u32], start: usize) -> Option<Placed> {
         }
     }
     let place = *places.last()?;
-    Some(Placed {
+    Some(PlacedWindow {
         start,
         places,
         place,
@@ -129,11 +131,11 @@ struct Dictionary(FxHashMap<u32, Vec<u32>>);
 
 impl Dictionary {
     /// Kernels that do at least a quarter of the calls of a shape: a shape may have two, by the alignment of its data.
-    fn of(windows: &[Placed], log: &[u32], launches: &[u32]) -> Self {
+    fn from_windows(windows: &[PlacedWindow], log: &[u32], launches: &[u32]) -> Self {
         let mut counts: FxHashMap<u32, FxHashMap<u32, u64>> = FxHashMap::default();
         for window in windows {
             let own = &launches[window.start..][..window.length];
-            let places = window.places.iter().rev().take(MOST_PLACES);
+            let places = window.places.iter().rev().take(PLACES_MAX);
             for (shape, kernel) in places.flat_map(|place| log[*place..].iter().zip(own)) {
                 let kernels = counts.entry(*shape).or_default();
                 *kernels.entry(*kernel).or_default() += 1;
@@ -147,7 +149,7 @@ impl Dictionary {
         Self(known.collect())
     }
 
-    fn has(&self, shape: u32, kernel: u32) -> bool {
+    fn has_pair(&self, shape: u32, kernel: u32) -> bool {
         self.0
             .get(&shape)
             .is_some_and(|kernels| kernels.contains(&kernel))
@@ -155,12 +157,12 @@ impl Dictionary {
 }
 
 /// What the best alignment of a cell does: pairs its call and launch, or leaves one of them out.
-const PAIR: u8 = 0;
-const NO_CALL: u8 = 1;
-const NO_LAUNCH: u8 = 2;
+const PAIR_BOTH: u8 = 0;
+const SKIP_LAUNCH: u8 = 1;
+const SKIP_CALL: u8 = 2;
 
 /// The longest common sequence by the dictionary, among pairs with `low` ≤ place in the log − place on the timeline ≤ `high`.
-fn longest(
+fn longest_common(
     log: &[u32],
     launches: &[u32],
     known: &Dictionary,
@@ -169,13 +171,13 @@ fn longest(
 ) -> Option<Pairs> {
     let width = usize::try_from(high - low + 1).ok()?;
     let cells = (launches.len() as u64).checked_mul(width as u64)?;
-    if cells > MOST_CELLS {
+    if cells > CELLS_MAX {
         return None;
     }
     // Column c of row i is the call i + low + c. `above` is the row before, shifted by one.
     let mut above = vec![0_u32; width + 1];
     let mut row = vec![0_u32; width + 1];
-    let mut taken = vec![NO_CALL; cells as usize];
+    let mut taken = vec![SKIP_LAUNCH; cells as usize];
     for (i, kernel) in launches.iter().enumerate() {
         for c in 0..width {
             let call = i as i64 + low + c as i64;
@@ -184,15 +186,15 @@ fn longest(
                 .and_then(|call| log.get(call).copied());
             // Of pairings that are as long, the one with the latest calls.
             let (mut best, mut how) = match shape {
-                Some(shape) if known.has(shape, *kernel) => (above[c] + 1, PAIR),
-                _ => (0, NO_LAUNCH),
+                Some(shape) if known.has_pair(shape, *kernel) => (above[c] + 1, PAIR_BOTH),
+                _ => (0, SKIP_CALL),
             };
             if c > 0 && row[c - 1] > best {
-                (best, how) = (row[c - 1], NO_LAUNCH);
+                (best, how) = (row[c - 1], SKIP_CALL);
             }
             // Without this launch: the same call in the row before stands one column to the right.
-            if above[c + 1] > best || (how == NO_LAUNCH && c == 0) {
-                (best, how) = (above[c + 1], NO_CALL);
+            if above[c + 1] > best || (how == SKIP_CALL && c == 0) {
+                (best, how) = (above[c + 1], SKIP_LAUNCH);
             }
             row[c] = best;
             taken[i * width + c] = how;
@@ -204,12 +206,12 @@ fn longest(
     let (mut i, mut c) = (launches.len(), width - 1);
     while i > 0 {
         match taken[(i - 1) * width + c] {
-            PAIR => {
+            PAIR_BOTH => {
                 let call = (i - 1) as i64 + low + c as i64;
                 pairs[i - 1] = usize::try_from(call).ok();
                 i -= 1;
             }
-            NO_LAUNCH if c > 0 => c -= 1,
+            SKIP_CALL if c > 0 => c -= 1,
             _ => {
                 i -= 1;
                 // At the edge of the band the row before ends one call earlier.
@@ -221,7 +223,7 @@ fn longest(
 }
 
 /// Pairs what stands between two pairs where as many calls as launches do, and the shapes are not otherwise known.
-fn fill(pairs: &mut Pairs, log: &[u32], launches: &[u32], known: &Dictionary) {
+fn fill_gaps(pairs: &mut Pairs, log: &[u32], launches: &[u32], known: &Dictionary) {
     let mut learned: FxHashMap<u32, u32> = FxHashMap::default();
     let mut last: Option<(usize, usize)> = None;
     for i in 0..pairs.len() {
@@ -244,7 +246,7 @@ fn fill(pairs: &mut Pairs, log: &[u32], launches: &[u32], known: &Dictionary) {
 /// Leaves out pairs for which another place of the whole fits as well and has another shape.
 fn leave_out_doubtful(
     pairs: &mut Pairs,
-    windows: &[Placed],
+    windows: &[PlacedWindow],
     log: &[u32],
     launches: &[u32],
     known: &Dictionary,
@@ -253,7 +255,7 @@ fn leave_out_doubtful(
         .iter()
         .flat_map(|window| {
             let used = window.place as i64;
-            let others = window.places.iter().rev().take(MOST_PLACES);
+            let others = window.places.iter().rev().take(PLACES_MAX);
             others.map(move |place| *place as i64 - used)
         })
         .collect();
@@ -270,7 +272,7 @@ fn leave_out_doubtful(
         // The other call, where its shape has this kernel too.
         let other = |i: usize| {
             let call = pairs[i]?;
-            let other = shape(call, shift).filter(|shape| known.has(*shape, launches[i]))?;
+            let other = shape(call, shift).filter(|shape| known.has_pair(*shape, launches[i]))?;
             Some((call, other))
         };
         let fits = (0..pairs.len()).filter(|&i| other(i).is_some()).count();
@@ -331,7 +333,7 @@ mod tests {
     fn a_log_with_warm_ups_ends_where_the_timeline_ends() {
         let log: Vec<u32> = [9, 9, 8].into_iter().chain(steps(60)).collect();
         let launches: Vec<u32> = steps(40).into_iter().map(kernel).collect();
-        let pairs = align(&log, &launches, false).expect("it fits");
+        let pairs = align_launches(&log, &launches, false).expect("it fits");
         assert_eq!(joined(&pairs), launches.len());
         assert!(agree(&pairs, &log, &launches));
         assert_eq!(pairs.last(), Some(&Some(log.len() - 1)));
@@ -346,7 +348,7 @@ mod tests {
             launches.insert(at, 99);
         }
         launches.remove(900);
-        let pairs = align(&log, &launches, false).expect("it fits");
+        let pairs = align_launches(&log, &launches, false).expect("it fits");
         assert_eq!(joined(&pairs), log.len() - 1);
         assert!(agree(&pairs, &log, &launches));
         assert_eq!(pairs[300], None);
@@ -358,7 +360,7 @@ mod tests {
         let mut log = steps(400);
         log[1000] = 7;
         let launches: Vec<u32> = log.iter().map(|shape| kernel(*shape)).collect();
-        let pairs = align(&log, &launches, false).expect("it fits");
+        let pairs = align_launches(&log, &launches, false).expect("it fits");
         assert_eq!(pairs[1000], Some(1000));
         assert_eq!(joined(&pairs), log.len());
     }
@@ -372,10 +374,10 @@ mod tests {
         };
         let log = [pass(), pass(), pass()].concat();
         let launches: Vec<u32> = pass().into_iter().map(|shape| kernel(shape % 20)).collect();
-        let known = align(&log, &launches, true).expect("it fits");
+        let known = align_launches(&log, &launches, true).expect("it fits");
         let first = log.len() - launches.len();
         assert_eq!(known, (first..log.len()).map(Some).collect::<Pairs>());
-        let unknown = align(&log, &launches, false).expect("it fits");
+        let unknown = align_launches(&log, &launches, false).expect("it fits");
         assert!(joined(&unknown) < launches.len() / 2);
     }
 
@@ -384,10 +386,10 @@ mod tests {
         let log = steps(20);
         // Eleven kernels in turn, which no period of the log explains.
         let launches: Vec<u32> = (0..400).map(|number| number % 11).collect();
-        let joined = align(&log, &launches, false).map_or(0, |pairs| joined(&pairs));
+        let joined = align_launches(&log, &launches, false).map_or(0, |pairs| joined(&pairs));
         assert!(joined < launches.len() / 2, "{joined}");
-        assert_eq!(align(&log, &[], false), None);
-        assert_eq!(align(&[], &[1, 2, 3], false), None);
+        assert_eq!(align_launches(&log, &[], false), None);
+        assert_eq!(align_launches(&[], &[1, 2, 3], false), None);
     }
 
     /// One kernel for everything fits everywhere: nothing says which shape a launch has.
@@ -395,9 +397,9 @@ mod tests {
     fn a_timeline_that_fits_everywhere_says_nothing_of_shapes_that_differ() {
         let log = vec![0, 0, 1, 0, 0, 2, 0, 0];
         let launches = vec![5; 4];
-        let pairs = align(&log, &launches, false).expect("it fits");
+        let pairs = align_launches(&log, &launches, false).expect("it fits");
         assert_eq!(joined(&pairs), 0);
-        let same = align(&[3; 8], &launches, false).expect("it fits");
+        let same = align_launches(&[3; 8], &launches, false).expect("it fits");
         assert_eq!(joined(&same), 4);
     }
 }

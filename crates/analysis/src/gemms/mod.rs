@@ -1,6 +1,6 @@
 //! GEMMs of a cuBLAS log with the times of their kernels: the log has shapes and no times, the timeline the reverse.
 //!
-//! Calls and launches are joined in order ([`align`]). Kernels of launched graphs stay out: the log has them once, at capture.
+//! Calls and launches are joined in order ([`align_launches`]). Kernels of launched graphs stay out: the log has them once, at capture.
 
 mod align;
 
@@ -15,16 +15,12 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::align::align;
+use self::align::align_launches;
 use crate::attribution::operator_cost::OperatorCost;
-use crate::timeline::device_events::{DeviceEvents, Table};
+use crate::row_order::{sort_ascending, sort_descending};
+use crate::thresholds::{GEMMS_JOINED_MIN_SHARE, RATE_OF_PEAK_MAX_RATIO};
+use crate::timeline::device_events::{DeviceEvents, EventTable};
 use crate::timeline::launches::Launches;
-
-/// The part of GEMM kernels below which a log is said not to fit: the log of a process has every GEMM of its timeline, and layers
-/// of another program look alike.
-const FEWEST_JOINED: f64 = 0.8;
-/// Rates above this part of the peak are impossible: the pairs are wrong.
-const MOST_OF_PEAK: f64 = 1.1;
 
 /// The GEMMs of a log, joined to kernels.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
@@ -35,7 +31,7 @@ pub struct GemmsAnalysis {
     pub log_calls: u64,
     /// GEMM kernels of the timeline outside of graphs, without the sums after a split K, and their time with those sums.
     pub kernels: u64,
-    /// Time of these kernels.
+    /// Time of these kernels with the sums after a split K.
     pub kernels_ns: Nanos,
     /// GEMM kernels inside of graphs.
     pub kernels_in_graphs: u64,
@@ -43,7 +39,7 @@ pub struct GemmsAnalysis {
     pub joined: u64,
     /// Time of the kernels that have a shape.
     pub joined_ns: Nanos,
-    /// The longest first.
+    /// One row per shape and kernel, the longest time first.
     pub shapes: Vec<GemmShapeRow>,
     /// In launch order: what `gemms.csv` has.
     #[serde(skip)]
@@ -55,22 +51,21 @@ pub struct GemmsAnalysis {
 pub struct GemmShapeRow {
     #[serde(flatten)]
     pub gemm: GemmRow,
-    /// Name of the kernel.
+    /// Name of the kernel that ran the calls.
     pub kernel: String,
-    /// Time of all calls.
+    /// Time of all calls of the shape by this kernel.
     pub total_ns: Nanos,
-    /// `2·m·n·k·batch` ÷ mean time.
+    /// Floating-point operations `2·m·n·k·batch` per second of mean time.
     pub flops_per_s: f64,
     /// Roofline time ÷ mean time, where the device has a peak for the format.
     pub roofline: Option<f64>,
 }
 
-/// One joined call.
+/// One call of the log with the kernel that ran it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GemmCall {
     /// Its number in the log, from 0.
     pub call: u64,
-    /// Row in [`GemmsAnalysis::shapes`].
     pub shape: usize,
     pub start_ns: Nanos,
     /// Its kernel, and the sum after a split K.
@@ -93,8 +88,8 @@ struct GemmKernel {
     duration_ns: Nanos,
 }
 
-/// The best of the logs, joined; the issue says why none is, or how much is not.
-pub(crate) fn analyze(
+/// Joins the log that fits best to the kernels. The issue says why no log was joined, or how many kernels were not.
+pub(crate) fn analyze_gemms(
     record: &RunRecord,
     device: Option<&Device>,
 ) -> Option<(Option<GemmsAnalysis>, Option<Issue>)> {
@@ -112,14 +107,14 @@ pub(crate) fn analyze(
     if logs.is_empty() {
         return None;
     }
-    let (kernels, in_graphs) = kernels(trace);
-    let launches = numbered(trace, &kernels);
+    let (kernels, in_graphs) = gemm_kernels(trace);
+    let launches = number_kernels(trace, &kernels);
     let joined = logs.iter().filter_map(|(file, rows, table)| {
         // Order may come from a file that was changed by hand.
         let is_whole = table.order.iter().all(|row| (*row as usize) < rows.len());
         // The worker of a run ends after the pass that is captured.
         let end_together = record.plan.is_some();
-        let pairs = align(is_whole.then_some(&table.order)?, &launches, end_together)?;
+        let pairs = align_launches(is_whole.then_some(&table.order)?, &launches, end_together)?;
         let count = pairs.iter().flatten().count();
         Some((count, *file, *rows, *table, pairs))
     });
@@ -136,10 +131,10 @@ pub(crate) fn analyze(
     let Some((count, file, rows, table, pairs)) = best else {
         return Some((None, Some(not_joined(0))));
     };
-    if (count as f64) < FEWEST_JOINED * kernels.len() as f64 || count == 0 {
+    if (count as f64) < GEMMS_JOINED_MIN_SHARE * kernels.len() as f64 || count == 0 {
         return Some((None, Some(not_joined(count))));
     }
-    let mut found = GemmsAnalysis {
+    let mut analysis = GemmsAnalysis {
         log: file.to_owned(),
         log_calls: table.order.len() as u64,
         kernels: kernels.len() as u64,
@@ -147,28 +142,32 @@ pub(crate) fn analyze(
         kernels_in_graphs: in_graphs as u64,
         ..GemmsAnalysis::default()
     };
-    found.join(trace, &kernels, rows, &table.order, &pairs, device);
-    if let Some(row) = found.shapes.iter().find(|row| is_impossible(row, device)) {
+    analysis.join_calls(trace, &kernels, rows, &table.order, &pairs, device);
+    if let Some(row) = analysis
+        .shapes
+        .iter()
+        .find(|row| is_impossible(row, device))
+    {
         let issue = Issue::warning(IssueCode::GemmsAbovePeak)
             .with("kernel", row.kernel.as_str())
             .with("rate", format!("{:.0}", row.flops_per_s / 1e12));
         return Some((None, Some(issue)));
     }
-    let issue = (found.joined < found.kernels || in_graphs > 0).then(|| {
+    let issue = (analysis.joined < analysis.kernels || in_graphs > 0).then(|| {
         Issue::info(IssueCode::GemmsPartlyJoined)
-            .with("joined", found.joined)
-            .with("kernels", found.kernels)
+            .with("joined", analysis.joined)
+            .with("kernels", analysis.kernels)
             .with("in_graphs", in_graphs)
-            .with("share", Percent(found.covered()).to_string())
+            .with("share", Percent(analysis.covered()).to_string())
     });
-    Some((Some(found), issue))
+    Some((Some(analysis), issue))
 }
 
 /// GEMM kernels outside of graphs in the order of their launches, and how many are inside.
-fn kernels(trace: &Trace) -> (Vec<GemmKernel>, usize) {
-    let events = DeviceEvents::of(trace);
-    let calls = Launches::of(trace);
-    let mut found: Vec<(GemmKernel, (u32, u32), bool)> = Vec::new();
+fn gemm_kernels(trace: &Trace) -> (Vec<GemmKernel>, usize) {
+    let events = DeviceEvents::from_trace(trace);
+    let calls = Launches::from_trace(trace);
+    let mut ran: Vec<(GemmKernel, (u32, u32), bool)> = Vec::new();
     let mut in_graphs = 0;
     for event in events.all() {
         let class = events.class_of(event.name);
@@ -177,7 +176,7 @@ fn kernels(trace: &Trace) -> (Vec<GemmKernel>, usize) {
             class.library,
             Library::Cublas | Library::CublasLt | Library::Cutlass | Library::Unknown
         );
-        if event.table != Table::Kernels || !is_gemm || !may_be_cublas {
+        if event.table != EventTable::Kernels || !is_gemm || !may_be_cublas {
             continue;
         }
         let call = calls.call(event);
@@ -195,12 +194,12 @@ fn kernels(trace: &Trace) -> (Vec<GemmKernel>, usize) {
             launched_ns: Nanos(call.map_or(event.start, |call| trace.hosts.start[call as usize])),
             duration_ns: Nanos(event.duration()),
         };
-        found.push((kernel, event.stream, is_sum));
+        ran.push((kernel, event.stream, is_sum));
     }
-    found.sort_by_key(|(kernel, ..)| kernel.launched_ns);
+    sort_ascending(&mut ran, |(kernel, ..)| kernel.launched_ns.0);
     let mut kernels: Vec<GemmKernel> = Vec::new();
     let mut last: FxHashMap<(u32, u32), usize> = FxHashMap::default();
-    for (kernel, stream, is_sum) in found {
+    for (kernel, stream, is_sum) in ran {
         match (is_sum, last.get(&stream)) {
             (true, Some(&before)) => {
                 kernels[before].duration_ns += kernel.duration_ns;
@@ -221,7 +220,7 @@ fn is_sum_of_split(name: &str) -> bool {
 }
 
 /// One number for each (kernel, grid, block).
-fn numbered(trace: &Trace, kernels: &[GemmKernel]) -> Vec<u32> {
+fn number_kernels(trace: &Trace, kernels: &[GemmKernel]) -> Vec<u32> {
     let mut numbers = FxHashMap::default();
     let table = &trace.kernels;
     kernels
@@ -236,7 +235,7 @@ fn numbered(trace: &Trace, kernels: &[GemmKernel]) -> Vec<u32> {
 }
 
 impl GemmsAnalysis {
-    fn join(
+    fn join_calls(
         &mut self,
         trace: &Trace,
         kernels: &[GemmKernel],
@@ -276,14 +275,14 @@ impl GemmsAnalysis {
             });
         }
         for shape in &mut self.shapes {
-            shape.judge(device);
+            shape.compute_rates(device);
         }
-        self.sort();
+        self.sort_shapes();
     }
 
-    fn sort(&mut self) {
+    fn sort_shapes(&mut self) {
         let mut order: Vec<usize> = (0..self.shapes.len()).collect();
-        order.sort_by_key(|&place| std::cmp::Reverse(self.shapes[place].total_ns));
+        sort_descending(&mut order, |&place| self.shapes[place].total_ns.0);
         let mut place = vec![0; order.len()];
         for (now, before) in order.iter().enumerate() {
             place[*before] = now;
@@ -296,7 +295,7 @@ impl GemmsAnalysis {
 }
 
 impl GemmShapeRow {
-    fn judge(&mut self, device: Option<&Device>) {
+    fn compute_rates(&mut self, device: Option<&Device>) {
         let seconds = self.total_ns.seconds() / self.gemm.calls.max(1) as f64;
         if seconds <= 0.0 {
             return;
@@ -311,7 +310,7 @@ impl GemmShapeRow {
     /// Each matrix crosses memory once. The math mode of FP32 is not in the log, so that its peak is not known.
     fn cost(&self) -> Option<OperatorCost> {
         let gemm = &self.gemm;
-        let dtype = dtype(&gemm.dtype).filter(|dtype| *dtype != DType::F32)?;
+        let dtype = dtype_of_cuda_name(&gemm.dtype).filter(|dtype| *dtype != DType::F32)?;
         let [m, n, k] = [gemm.m, gemm.n, gemm.k].map(|side| side as f64);
         let elements = gemm.batch as f64 * (m * k + k * n + m * n);
         Some(OperatorCost {
@@ -327,18 +326,18 @@ impl GemmShapeRow {
 /// Whether a rate is above what the device can do.
 fn is_impossible(row: &GemmShapeRow, device: Option<&Device>) -> bool {
     let peak = device.and_then(|device| {
-        let dtype = match dtype(&row.gemm.dtype)? {
+        let dtype = match dtype_of_cuda_name(&row.gemm.dtype)? {
             DType::F32 => DType::Tf32,
             other => other,
         };
         let peak = device.dense_peak(dtype, Engine::Tensor).ok()?;
         Some(peak.dense_flops_per_s.0)
     });
-    peak.is_some_and(|peak| row.flops_per_s > MOST_OF_PEAK * peak)
+    peak.is_some_and(|peak| row.flops_per_s > RATE_OF_PEAK_MAX_RATIO * peak)
 }
 
 /// A format by CUDA's name.
-fn dtype(name: &str) -> Option<DType> {
+fn dtype_of_cuda_name(name: &str) -> Option<DType> {
     Some(match name {
         "R_16BF" => DType::Bf16,
         "R_16F" => DType::F16,

@@ -3,6 +3,7 @@
 use llmprof_record::trace::{HostKind, RangeKind, StrId, ThreadId, Trace};
 use rustc_hash::FxHashMap;
 
+use crate::row_order::sort_ascending;
 use crate::timeline::launches::{ApiKind, is_api};
 use crate::timeline::nesting::Nesting;
 
@@ -18,7 +19,7 @@ pub(super) struct Capture {
 }
 
 /// All captures of a trace, in order of time.
-pub(super) fn captures(trace: &Trace, nesting: &Nesting) -> Vec<Capture> {
+pub(super) fn find_captures(trace: &Trace, nesting: &Nesting) -> Vec<Capture> {
     let hosts = &trace.hosts;
     let names = &trace.launched_kernels;
     let kernel: FxHashMap<u32, StrId> = names
@@ -27,7 +28,7 @@ pub(super) fn captures(trace: &Trace, nesting: &Nesting) -> Vec<Capture> {
         .copied()
         .zip(names.kernel.iter().copied())
         .collect();
-    let mut found: Vec<(i64, Capture)> = Vec::new();
+    let mut closed: Vec<(i64, Capture)> = Vec::new();
     let mut open: Option<(ThreadId, i64, Capture)> = None;
     for row in 0..hosts.len() {
         if !is_api(hosts.kind[row]) {
@@ -48,12 +49,15 @@ pub(super) fn captures(trace: &Trace, nesting: &Nesting) -> Vec<Capture> {
                 continue;
             }
             if name.contains("StreamEndCapture") {
-                found.push((begun, capture));
+                closed.push((begun, capture));
                 continue;
             }
             let inner = nesting.parent(row as u32);
             let is_inner = inner.is_some_and(|outer| is_api(hosts.kind[outer as usize]));
-            let is_node = matches!(ApiKind::of(name), ApiKind::Launch | ApiKind::Transfer);
+            let is_node = matches!(
+                ApiKind::from_function(name),
+                ApiKind::Launch | ApiKind::Transfer
+            );
             if is_node && !is_inner && !name.contains("Graph") {
                 capture.calls.push(row as u32);
                 capture
@@ -63,14 +67,14 @@ pub(super) fn captures(trace: &Trace, nesting: &Nesting) -> Vec<Capture> {
             open = Some((on, begun, capture));
         }
     }
-    found.sort_by_key(|(begun, _)| *begun);
-    let mut captures: Vec<Capture> = found.into_iter().map(|(_, capture)| capture).collect();
+    sort_ascending(&mut closed, |(begun, _)| *begun);
+    let mut captures: Vec<Capture> = closed.into_iter().map(|(_, capture)| capture).collect();
     captures.retain(|capture| !capture.calls.is_empty());
     captures
 }
 
-/// How many ranges before a moment are looked at for those around it.
-const FARTHEST: usize = 4096;
+/// Maximum number of earlier ranges that are searched for those around a moment.
+const RANGES_LOOKED_AT_MAX: usize = 4096;
 
 /// The first number in the name of the innermost range around a moment that has one.
 pub(super) fn size_at(trace: &Trace, thread: ThreadId, at: i64) -> Option<u64> {
@@ -79,24 +83,24 @@ pub(super) fn size_at(trace: &Trace, thread: ThreadId, at: i64) -> Option<u64> {
     let from = ranges.thread.partition_point(|&on| on < thread);
     let to = ranges.thread.partition_point(|&on| on <= thread);
     let after = from + ranges.start[from..to].partition_point(|&start| start <= at);
-    let around = (from.max(after.saturating_sub(FARTHEST))..after).filter(|&row| {
+    let around = (from.max(after.saturating_sub(RANGES_LOOKED_AT_MAX))..after).filter(|&row| {
         let end = ranges.start[row].saturating_add(ranges.duration[row]);
         matches!(ranges.kind[row], RangeKind::ANNOTATION | RangeKind::NVTX) && at < end
     });
     let mut inwards: Vec<usize> = around.collect();
-    inwards.sort_by_key(|&row| ranges.duration[row]);
+    sort_ascending(&mut inwards, |&row| ranges.duration[row]);
     inwards
         .iter()
-        .find_map(|&row| sized(trace.text(ranges.name[row])))
+        .find_map(|&row| number_in_label(trace.text(ranges.name[row])))
 }
 
-/// The number of a label: `capture_8192_PIECEWISE`, `execute_8192_context_9(…)`, `decode bs=16`. Digits inside a word are no number.
-fn sized(label: &str) -> Option<u64> {
+/// The number in a label: `capture_8192_PIECEWISE`, `execute_8192_context_9(…)`, `decode bs=16`. Digits inside a word do not count.
+fn number_in_label(label: &str) -> Option<u64> {
     let mut words = label.split(|letter: char| !letter.is_ascii_alphanumeric());
     words.find_map(|word| word.parse().ok())
 }
 
-/// Whether an operator launched something: rows of [`Trace::hosts`].
+/// The operator around a call; both are rows of [`Trace::hosts`].
 pub(super) fn operator_of(trace: &Trace, nesting: &Nesting, call: u32) -> Option<u32> {
     let mut outwards = nesting.outwards(call);
     outwards.find(|&row| trace.hosts.kind[row as usize] == HostKind::OPERATOR)
@@ -108,12 +112,12 @@ mod tests {
 
     #[test]
     fn labels_have_sizes() {
-        assert_eq!(sized("capture_8192_PIECEWISE"), Some(8192));
+        assert_eq!(number_in_label("capture_8192_PIECEWISE"), Some(8192));
         assert_eq!(
-            sized("execute_16_context_0(sq0sk0)_generation_16(sq16)"),
+            number_in_label("execute_16_context_0(sq0sk0)_generation_16(sq16)"),
             Some(16)
         );
-        assert_eq!(sized("step[DECODE bs=15 toks=15]"), Some(15));
-        assert_eq!(sized("## Call CompiledFxGraph fb3en3 ##"), None);
+        assert_eq!(number_in_label("step[DECODE bs=15 toks=15]"), Some(15));
+        assert_eq!(number_in_label("## Call CompiledFxGraph fb3en3 ##"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Kernels of CUDA and HIP graphs, attributed to what was captured: module, operator, shapes.
 //!
 //! A launched graph says nothing of where its kernels come from. Three things do, in this order: a trace of the capture (given
-//! beside the timeline, or in it), node ids with the ranges that were open at the capture (llmprof's own recording), and the model:
+//! next to the timeline, or in it), node ids with the ranges that were open at the capture (llmprof's own recording), and the model:
 //! its operators in order, laid along the kernels in order.
 
 mod captures;
@@ -18,15 +18,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-use self::captures::{Capture, captures, operator_of, size_at};
+use self::captures::{Capture, find_captures, operator_of, size_at};
 use self::sequence::StepKernel;
 pub(crate) use self::sequence::{ModelOperators, StepRows, is_of_experts};
 use crate::attribution::module_path;
-use crate::attribution::operator_cost::{Costs, OperatorCost};
-use crate::attribution::operators::{OperatorTimes, OperatorWork, describe_inputs, work};
+use crate::attribution::operator_cost::{OperatorCost, OperatorCosts};
+use crate::attribution::operators::{OperatorTimes, OperatorWork, describe_inputs, work_of_calls};
 use crate::phases::engine::labelled_steps;
-use crate::timeline::device_events::{DeviceEvent, DeviceEvents, Table};
-use crate::timeline::intervals::add;
+use crate::row_order::sort_ascending;
+use crate::timeline::device_events::{DeviceEvent, DeviceEvents, EventTable};
+use crate::timeline::intervals::add_saturating;
 use crate::timeline::launches::Launches;
 use crate::timeline::nesting::Nesting;
 
@@ -42,12 +43,12 @@ pub enum GraphSource {
     ModelSequence,
 }
 
-/// What launched graphs did.
+/// The CUDA Graphs that a trace launched, attributed to operators.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct GraphAnalysis {
-    /// Launches of graphs.
+    /// Number of graph launches in the trace.
     pub launches: u64,
-    /// Device events of graphs.
+    /// Device events that came out of graphs.
     pub events: u64,
     /// The sum of their times.
     pub device_ns: Nanos,
@@ -56,11 +57,11 @@ pub struct GraphAnalysis {
     /// The sources that attribute them, in the order in which they are asked: each covers events that those before it do not.
     #[serde(default)]
     pub attributed_by: Vec<AttributedBy>,
-    /// Captures that were found.
+    /// Number of graph captures in the traces of the run.
     pub captures: u64,
     /// Time of the events that are attributed.
     pub covered_ns: Nanos,
-    /// The longest first.
+    /// Operators inside graphs, the longest device time first.
     pub operators: Vec<GraphOperatorRow>,
 }
 
@@ -71,7 +72,7 @@ pub struct AttributedBy {
     pub source: GraphSource,
     /// Device events that it attributes.
     pub events: u64,
-    /// Time of these events.
+    /// Device time of these events.
     pub covered_ns: Nanos,
 }
 
@@ -86,19 +87,19 @@ pub struct GraphOperatorRow {
     pub operator: Option<String>,
     /// As in the table of operators: `bf16[128,896]`.
     pub inputs: Vec<String>,
-    /// Calls, over all launches.
+    /// Calls of the operator, summed over all launches of its graphs.
     pub calls: u64,
     /// Device events of all launches.
     pub events: u64,
-    /// Time of these events.
+    /// Device time of these events.
     pub device_ns: Nanos,
     /// Work of the calls, where their cost is known.
     pub work: Option<OperatorWork>,
 }
 
 impl GraphAnalysis {
-    /// Sums up what was found.
-    fn finish(&mut self) {
+    /// Computes what follows from the rows, and sorts the operators.
+    fn sum_up(&mut self) {
         self.covered_ns = self.attributed_by.iter().map(|one| one.covered_ns).sum();
         let most = self.attributed_by.iter().max_by_key(|one| one.covered_ns);
         self.source = most.map(|one| one.source);
@@ -122,15 +123,15 @@ struct GraphLaunch {
     size: Option<u64>,
 }
 
-/// What graphs of the first timeline did; nothing where it launched none.
-pub(crate) fn analyze(
+/// Attributes the graphs of the first timeline; `None` if it launched none.
+pub(crate) fn analyze_graphs(
     record: &RunRecord,
     device: Option<&Device>,
     model: Option<&ModelOperators>,
 ) -> Option<(GraphAnalysis, Option<Issue>)> {
     let trace = record.trace().filter(|trace| !is_graph_capture(trace))?;
-    let events = DeviceEvents::of(trace);
-    let launches = launches(trace, &events);
+    let events = DeviceEvents::from_trace(trace);
+    let launches = graph_launches(trace, &events);
     if launches.is_empty() {
         return None;
     }
@@ -145,7 +146,7 @@ pub(crate) fn analyze(
             .map(DeviceEvent::duration)
             .fold(0, i64::saturating_add),
     );
-    let mut found = GraphAnalysis {
+    let mut analysis = GraphAnalysis {
         launches: launches.len() as u64,
         events: in_graphs().count() as u64,
         device_ns,
@@ -161,41 +162,45 @@ pub(crate) fn analyze(
     // Events that are attributed already.
     let mut led = vec![false; events.all().len()];
     for source in sources {
-        let nesting = Nesting::of(source);
-        let captures = captures(source, &nesting);
-        found.captures += captures.len() as u64;
+        let nesting = Nesting::from_trace(source);
+        let captures = find_captures(source, &nesting);
+        analysis.captures += captures.len() as u64;
         let mut origins = from_captures(trace, &events, &launches, source, &captures);
         origins.retain(|&(index, _, _)| !std::mem::replace(&mut led[index], true));
-        let mut rows = Rows::default();
+        let mut rows = GraphRows::default();
         rows.add_captured(&events, source, &nesting, &origins);
-        rows.keep(&mut found, GraphSource::CaptureTrace, |row, cost, times| {
-            row.work = cost.map(|cost| work(&cost, times, device));
-        });
+        rows.move_into(
+            &mut analysis,
+            GraphSource::CaptureTrace,
+            |row, cost, times| {
+                row.work = cost.map(|cost| work_of_calls(&cost, times, device));
+            },
+        );
     }
-    let mut rows = Rows::default();
+    let mut rows = GraphRows::default();
     rows.add_nodes(trace, &events, &launches, &mut led);
-    rows.keep(&mut found, GraphSource::NodeIds, |_, _, _| {});
+    rows.move_into(&mut analysis, GraphSource::NodeIds, |_, _, _| {});
     if let Some(model) = model {
         // The operators of a model are laid along a whole step, or along none of it.
         let untouched = |launch: &&GraphLaunch| !launch.events.iter().any(|&index| led[index]);
         let untouched: Vec<&GraphLaunch> = launches.iter().filter(untouched).collect();
-        let mut rows = Rows::default();
-        for step in steps(trace, &events, &untouched) {
+        let mut rows = GraphRows::default();
+        for step in graph_steps(trace, &events, &untouched) {
             rows.add_sequence(trace, &events, &step, model);
         }
-        rows.keep(&mut found, GraphSource::ModelSequence, |_, _, _| {});
+        rows.move_into(&mut analysis, GraphSource::ModelSequence, |_, _, _| {});
     }
-    found.finish();
-    let issue = found
+    analysis.sum_up();
+    let issue = analysis
         .source
         .is_none()
         .then(|| Issue::info(IssueCode::GraphsNoOrigin));
-    Some((found, issue))
+    Some((analysis, issue))
 }
 
 /// The launches of graphs, in order of their first events.
-fn launches(trace: &Trace, events: &DeviceEvents) -> Vec<GraphLaunch> {
-    let calls = Launches::of(trace);
+fn graph_launches(trace: &Trace, events: &DeviceEvents) -> Vec<GraphLaunch> {
+    let calls = Launches::from_trace(trace);
     let mut by_launch: FxHashMap<(u32, u32), Vec<usize>> = FxHashMap::default();
     let mut sizes: FxHashMap<(u32, u32), Option<u64>> = FxHashMap::default();
     for (index, event) in events.all().iter().enumerate() {
@@ -218,14 +223,14 @@ fn launches(trace: &Trace, events: &DeviceEvents) -> Vec<GraphLaunch> {
     let mut launches: Vec<GraphLaunch> = by_launch
         .into_iter()
         .map(|(key, mut list)| {
-            list.sort_by_key(|&index| (events.all()[index].start, index));
+            sort_ascending(&mut list, |&index| events.all()[index].start);
             GraphLaunch {
                 events: list,
                 size: sizes[&key],
             }
         })
         .collect();
-    launches.sort_by_key(|launch| events.all()[launch.events[0]].start);
+    sort_ascending(&mut launches, |launch| events.all()[launch.events[0]].start);
     launches
 }
 
@@ -239,9 +244,9 @@ struct GraphStep {
 
 /// The steps in which graphs were launched: all that was launched in the range of a step that an engine labelled, since pieces of a
 /// graph and what runs between them are one pass; each launch by itself where there is no label.
-fn steps(trace: &Trace, events: &DeviceEvents, launches: &[&GraphLaunch]) -> Vec<GraphStep> {
+fn graph_steps(trace: &Trace, events: &DeviceEvents, launches: &[&GraphLaunch]) -> Vec<GraphStep> {
     let labelled = labelled_steps(trace);
-    let calls = Launches::of(trace);
+    let calls = Launches::from_trace(trace);
     let step_of = |index: usize| {
         let call = calls.call(&events.all()[index])? as usize;
         let launched = trace.hosts.start[call];
@@ -269,7 +274,7 @@ fn steps(trace: &Trace, events: &DeviceEvents, launches: &[&GraphLaunch]) -> Vec
     }
     for (step, in_graphs) in of_labels {
         let mut events_of = all.remove(&step).unwrap_or_default();
-        events_of.sort_by_key(|&index| (events.all()[index].start, index));
+        sort_ascending(&mut events_of, |&index| events.all()[index].start);
         steps.push(GraphStep {
             number: 0,
             in_graph: events_of
@@ -355,14 +360,14 @@ fn same_kernel(captured: &str, ran: &str) -> bool {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Key {
+struct CallKey {
     module: Option<String>,
     operator: Option<String>,
     inputs: Vec<String>,
 }
 
 #[derive(Default)]
-struct Sum {
+struct CallSum {
     cost: Option<OperatorCost>,
     calls: FxHashSet<(usize, u32)>,
     events: u64,
@@ -371,15 +376,15 @@ struct Sum {
 
 /// Sums by module, operator and inputs.
 #[derive(Default)]
-struct Rows(FxHashMap<Key, Sum>);
+struct GraphRows(FxHashMap<CallKey, CallSum>);
 
-impl Rows {
-    fn add(&mut self, key: Key, cost: Option<OperatorCost>, call: (usize, u32), time: i64) {
+impl GraphRows {
+    fn add(&mut self, key: CallKey, cost: Option<OperatorCost>, call: (usize, u32), time: i64) {
         let sum = self.0.entry(key).or_default();
         sum.cost = sum.cost.or(cost);
         sum.calls.insert(call);
         sum.events += 1;
-        add(&mut sum.device, time);
+        add_saturating(&mut sum.device, time);
     }
 
     fn add_captured(
@@ -389,21 +394,22 @@ impl Rows {
         nesting: &Nesting,
         origins: &Origins,
     ) {
-        let costs = Costs::of(source);
-        let mut keys: FxHashMap<u32, (Key, u32, Option<OperatorCost>)> = FxHashMap::default();
+        let costs = OperatorCosts::from_trace(source);
+        let mut keys: FxHashMap<u32, (CallKey, u32, Option<OperatorCost>)> = FxHashMap::default();
         for &(index, launch, call) in origins {
             let (key, operator, cost) = keys.entry(call).or_insert_with(|| {
                 let hosts = &source.hosts;
                 let operator = operator_of(source, nesting, call);
                 let row = operator.map(|row| row as usize);
-                let key = Key {
+                let key = CallKey {
                     module: module_path(source, nesting, call),
                     operator: row.map(|row| source.text(hosts.name[row]).to_owned()),
                     inputs: row
                         .map(|row| describe_inputs(source, hosts.inputs[row]))
                         .unwrap_or_default(),
                 };
-                let cost = row.and_then(|row| costs.cost(hosts.name[row], hosts.inputs[row]));
+                let cost =
+                    row.and_then(|row| costs.cost_of_call(hosts.name[row], hosts.inputs[row]));
                 (key, operator.unwrap_or(call), cost)
             });
             self.add(
@@ -437,17 +443,17 @@ impl Rows {
                 let event = &events.all()[index];
                 let row = event.row as usize;
                 let node = match event.table {
-                    Table::Kernels => trace.kernels.graph_node[row],
-                    Table::Copies => trace.copies.graph_node[row],
-                    Table::Memsets => trace.memsets.graph_node[row],
+                    EventTable::Kernels => trace.kernels.graph_node[row],
+                    EventTable::Copies => trace.copies.graph_node[row],
+                    EventTable::Memsets => trace.memsets.graph_node[row],
                 };
                 let Some(&path) = ranges.get(&node).filter(|path| **path != StrId::EMPTY) else {
                     continue;
                 };
                 led[index] = true;
-                let key = Key {
+                let key = CallKey {
                     module: Some(trace.text(path).to_owned()),
-                    ..Key::default()
+                    ..CallKey::default()
                 };
                 self.add(key, None, (number, path.0), event.duration());
             }
@@ -468,7 +474,7 @@ impl Rows {
             .map(|event| {
                 let name = trace.text(event.name);
                 let category = match events.class_of(event.name).category {
-                    // The sum after a product that was split belongs to no operator of its own.
+                    // The sum after a split product is not a separate operator.
                     Category::Gemm if name.to_ascii_lowercase().contains("reduce") => {
                         Category::Reduce
                     }
@@ -481,27 +487,27 @@ impl Rows {
                 }
             })
             .collect();
-        let Some(found) = sequence::aligned(&kernels, model) else {
+        let Some(aligned) = sequence::align_kernels(&kernels, model) else {
             return;
         };
-        for (place, (event, found)) in all.zip(found).enumerate() {
+        for (place, (event, operators)) in all.zip(aligned).enumerate() {
             let in_graph = step.in_graph[place];
-            let Some(found) = found.filter(|_| in_graph) else {
+            let Some(operators) = operators.filter(|_| in_graph) else {
                 continue;
             };
-            let key = Key {
-                module: Some(found.module),
-                operator: Some(found.operator),
-                inputs: found.shape.into_iter().collect(),
+            let key = CallKey {
+                module: Some(operators.module),
+                operator: Some(operators.operator),
+                inputs: operators.shape.into_iter().collect(),
             };
             self.add(key, None, (step.number, place as u32), event.duration());
         }
     }
 
-    /// Takes the rows over where there are any.
-    fn keep(
+    /// Moves the rows into the analysis as those of `source`.
+    fn move_into(
         self,
-        found: &mut GraphAnalysis,
+        analysis: &mut GraphAnalysis,
         source: GraphSource,
         judge: impl Fn(&mut GraphOperatorRow, Option<OperatorCost>, &OperatorTimes),
     ) {
@@ -515,7 +521,7 @@ impl Rows {
         };
         for (key, sum) in self.0 {
             one.events += sum.events;
-            add(&mut one.covered_ns.0, sum.device);
+            add_saturating(&mut one.covered_ns.0, sum.device);
             let times = OperatorTimes {
                 calls: sum.calls.len() as u64,
                 device_total_ns: Nanos(sum.device),
@@ -532,18 +538,18 @@ impl Rows {
                 work: None,
             };
             judge(&mut row, sum.cost, &times);
-            found.operators.push(row);
+            analysis.operators.push(row);
         }
-        match found
+        match analysis
             .attributed_by
             .iter_mut()
             .find(|known| known.source == source)
         {
             Some(known) => {
                 known.events += one.events;
-                add(&mut known.covered_ns.0, one.covered_ns.0);
+                add_saturating(&mut known.covered_ns.0, one.covered_ns.0);
             }
-            None => found.attributed_by.push(one),
+            None => analysis.attributed_by.push(one),
         }
     }
 }

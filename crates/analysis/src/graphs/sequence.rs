@@ -13,14 +13,14 @@ use llmprof_theory::{Kind, Shape};
 use llmprof_theory::{Model, Workload};
 use rustc_hash::FxHashSet;
 
-/// The most linear operators that one GEMM does.
-const MOST_MERGED: usize = 3;
+/// Maximum number of linear operators that one GEMM does: query, key and value.
+const MERGED_OPERATORS_MAX: usize = 3;
 
-/// Leave out the kernel; leave out the operator; the kernel is a part of the operator, of which more follow. Less than these is how
-/// many operators the kernel does.
-const NO_OPERATOR: u8 = 255;
-const NO_KERNEL: u8 = 254;
-const PART: u8 = 253;
+/// Steps of the best pairing: leave out the kernel; leave out the operator; the kernel is a part of the operator, of which more follow.
+/// Smaller numbers count the operators that the kernel does.
+const LEAVE_OUT_KERNEL: u8 = 255;
+const LEAVE_OUT_OPERATOR: u8 = 254;
+const PART_OF_OPERATOR: u8 = 253;
 
 /// The operators of one step, in order.
 #[derive(Clone, Debug, Default)]
@@ -83,9 +83,9 @@ pub(crate) fn is_of_experts(name: &str) -> bool {
     words.iter().any(|word| name.contains(word))
 }
 
-/// What a kernel of a graph was found to be.
+/// The operators that one kernel of a graph does.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Found {
+pub(super) struct MatchedOperators {
     pub(super) module: String,
     pub(super) operator: String,
     pub(super) shape: Option<String>,
@@ -93,7 +93,7 @@ pub(super) struct Found {
 
 impl ModelOperators {
     /// `rows` are those of the step, where they are known.
-    pub(crate) fn of(model: &Model, workload: &Workload, rows: Option<StepRows>) -> Self {
+    pub(crate) fn from_model(model: &Model, workload: &Workload, rows: Option<StepRows>) -> Self {
         let mut all = Vec::new();
         let step = model.decode_step(workload);
         model.lower_in_order(workload, &step, &mut |operator| {
@@ -110,19 +110,19 @@ impl ModelOperators {
     /// Whether one GEMM of a layer may be `n` × `k`: that of one linear operator, or of several that read one input.
     pub(crate) fn has_in_layers(&self, n: u64, k: u64) -> bool {
         let layers = (0..self.all.len()).filter(|&first| self.all[first].layer.is_some());
-        self.has(layers, |found| found == (n, k))
+        self.has_any_gemm(layers, |shape| shape == (n, k))
     }
 
     /// Whether any GEMM of the model may be `n` × `k`. Engines round the rows of the logits up to a multiple of 64 (vLLM,
     /// `DEFAULT_VOCAB_PADDING_SIZE`).
     pub(crate) fn has_gemm(&self, n: u64, k: u64) -> bool {
         self.has_in_layers(n, k)
-            || self.has(0..self.all.len(), |(rows, width)| {
+            || self.has_any_gemm(0..self.all.len(), |(rows, width)| {
                 width == k && (rows == n || rows.next_multiple_of(64) == n)
             })
     }
 
-    fn has(
+    fn has_any_gemm(
         &self,
         mut firsts: impl Iterator<Item = usize>,
         is_it: impl Fn((u64, u64)) -> bool,
@@ -130,7 +130,7 @@ impl ModelOperators {
         firsts.any(|first| {
             let one = &self.all[first];
             match one.kind {
-                Kind::Linear => (1..=merged(&self.all, first)).any(|count| {
+                Kind::Linear => (1..=count_mergeable(&self.all, first)).any(|count| {
                     let run = &self.all[first..first + count];
                     is_it((run.iter().map(|one| one.shape.n).sum(), one.shape.k))
                 }),
@@ -154,14 +154,14 @@ impl ModelOperators {
         self.all.iter().any(|one| one.kind == Kind::Experts)
     }
 
-    fn layers(&self) -> usize {
+    fn count_layers(&self) -> usize {
         let layers: FxHashSet<u32> = self.all.iter().filter_map(|one| one.layer).collect();
         layers.len()
     }
 }
 
-/// How much a pairing of a kernel with an operator is worth; nothing where the kernel cannot be it.
-fn worth(kernel: StepKernel, operator: Kind) -> Option<f64> {
+/// The weight of a pairing of a kernel with an operator; `None` if the kernel cannot do it.
+fn pairing_worth(kernel: StepKernel, operator: Kind) -> Option<f64> {
     if kernel.of_experts {
         return (operator == Kind::Experts).then_some(3.0);
     }
@@ -192,13 +192,13 @@ fn is_part(kernel: StepKernel, operator: Kind) -> bool {
     }
 }
 
-/// How many linear operators from `first` on read one input, at most [`MOST_MERGED`].
-fn merged(operators: &[ModelOperator], first: usize) -> usize {
+/// How many linear operators from `first` on read one input, at most [`MERGED_OPERATORS_MAX`].
+fn count_mergeable(operators: &[ModelOperator], first: usize) -> usize {
     let one = &operators[first];
     let parent = |path: &str| path.rsplit_once('.').map(|(parent, _)| parent.to_owned());
     let follows = operators[first..]
         .iter()
-        .take(MOST_MERGED)
+        .take(MERGED_OPERATORS_MAX)
         .take_while(|other| {
             other.kind == Kind::Linear
                 && (other.shape.m, other.shape.k) == (one.shape.m, one.shape.k)
@@ -207,30 +207,30 @@ fn merged(operators: &[ModelOperator], first: usize) -> usize {
     follows.count().max(1)
 }
 
-/// For each kernel the operators that it does; nothing where the kernels are not those of the model.
-pub(super) fn aligned(
+/// The operators that each kernel does; `None` if the kernels are not those of the model.
+pub(super) fn align_kernels(
     kernels: &[StepKernel],
     model: &ModelOperators,
-) -> Option<Vec<Option<Found>>> {
+) -> Option<Vec<Option<MatchedOperators>>> {
     let operators = &model.all;
     let taken = best_pairing(kernels, operators);
     let width = operators.len() + 1;
-    let mut found = vec![None; kernels.len()];
+    let mut aligned = vec![None; kernels.len()];
     let mut is_done = vec![false; operators.len()];
     let (mut i, mut j) = (0, 0);
     while i < kernels.len() && j < operators.len() {
         match taken[i * width + j] {
-            NO_OPERATOR => i += 1,
-            NO_KERNEL => j += 1,
-            PART => {
-                found[i] = Some(model.found(j..j + 1));
+            LEAVE_OUT_KERNEL => i += 1,
+            LEAVE_OUT_OPERATOR => j += 1,
+            PART_OF_OPERATOR => {
+                aligned[i] = Some(model.matched_operators(j..j + 1));
                 i += 1;
             }
             count => {
                 let done = j..j + usize::from(count);
                 is_done[done.clone()].fill(true);
                 j = done.end;
-                found[i] = Some(model.found(done));
+                aligned[i] = Some(model.matched_operators(done));
                 i += 1;
             }
         }
@@ -238,9 +238,10 @@ pub(super) fn aligned(
     let mut needed = operators.iter().zip(&is_done);
     let is_complete = needed.all(|(operator, done)| *done || !operator.is_needed());
     let is_gemm = |kernel: &StepKernel| matches!(kernel.category, Category::Gemm | Category::Gemv);
-    let left = kernels.iter().zip(&found);
-    let left = left.filter(|(kernel, found)| is_gemm(kernel) && found.is_none());
-    (is_complete && model.layers() > 0 && left.count() < model.layers()).then_some(found)
+    let left = kernels.iter().zip(&aligned);
+    let left = left.filter(|(kernel, operators)| is_gemm(kernel) && operators.is_none());
+    let layers = model.count_layers();
+    (is_complete && layers > 0 && left.count() < layers).then_some(aligned)
 }
 
 /// For kernels from `i` on and operators from `j` on what to do with the first of them, at `i × (operators + 1) + j`.
@@ -248,7 +249,9 @@ fn best_pairing(kernels: &[StepKernel], operators: &[ModelOperator]) -> Vec<u8> 
     let (rows, columns) = (kernels.len(), operators.len());
     let longest = kernels.iter().map(|kernel| kernel.time).max();
     let longest = longest.unwrap_or(0).max(1) as f64;
-    let runs: Vec<usize> = (0..columns).map(|first| merged(operators, first)).collect();
+    let runs: Vec<usize> = (0..columns)
+        .map(|first| count_mergeable(operators, first))
+        .collect();
     // best[i][j]: the most that kernels from i on and operators from j on can be worth.
     let width = columns + 1;
     let mut best = vec![0.0_f64; (rows + 1) * width];
@@ -260,17 +263,17 @@ fn best_pairing(kernels: &[StepKernel], operators: &[ModelOperator]) -> Vec<u8> 
             let at = i * width + j;
             let (without_kernel, without_operator) = (best[at + width], best[at + 1]);
             (best[at], taken[at]) = if without_kernel >= without_operator {
-                (without_kernel, NO_OPERATOR)
+                (without_kernel, LEAVE_OUT_KERNEL)
             } else {
-                (without_operator, NO_KERNEL)
+                (without_operator, LEAVE_OUT_OPERATOR)
             };
             if is_part(kernel, operators[j].kind) {
                 let value = 0.5 + longer + best[at + width];
                 if value > best[at] {
-                    (best[at], taken[at]) = (value, PART);
+                    (best[at], taken[at]) = (value, PART_OF_OPERATOR);
                 }
             }
-            let Some(worth) = worth(kernel, operators[j].kind) else {
+            let Some(worth) = pairing_worth(kernel, operators[j].kind) else {
                 continue;
             };
             // Logits may be computed outside of a graph: of two places that are worth the same, that in a layer is the kernel's.
@@ -289,7 +292,7 @@ fn best_pairing(kernels: &[StepKernel], operators: &[ModelOperator]) -> Vec<u8> 
 }
 
 impl ModelOperators {
-    fn found(&self, range: std::ops::Range<usize>) -> Found {
+    fn matched_operators(&self, range: std::ops::Range<usize>) -> MatchedOperators {
         let operators = &self.all[range];
         let first = &operators[0];
         let names: Vec<&str> = operators[1..]
@@ -307,7 +310,7 @@ impl ModelOperators {
             None => rows.sequences,
         });
         let rows = rows.map(|m| format!("m={m} ")).unwrap_or_default();
-        Found {
+        MatchedOperators {
             module,
             operator: first.kind.name().to_owned(),
             shape: (k > 0 && first.kind == Kind::Linear).then(|| format!("{rows}n={n} k={k}")),
@@ -382,16 +385,18 @@ mod tests {
             (Gemm, 40),
         ];
         let step = kernels(layer.iter().cycle().take(layer.len() * 3).copied());
-        let found = aligned(&step, &operators(3)).unwrap();
-        for (number, found) in found.chunks(layer.len()).enumerate() {
-            let at = |place: usize| found[place].as_ref().map(|found| found.module.as_str());
+        let aligned = align_kernels(&step, &operators(3)).unwrap();
+        for (number, layer) in aligned.chunks(layer.len()).enumerate() {
+            let at = |place: usize| layer[place].as_ref().map(|matched| matched.module.as_str());
             let path = |name: &str| format!("model.layers.{number}.{name}");
             assert_eq!(
                 at(1),
                 Some(path("self_attn.q_proj + k_proj + v_proj").as_str())
             );
             assert_eq!(
-                found[1].as_ref().and_then(|found| found.shape.as_deref()),
+                layer[1]
+                    .as_ref()
+                    .and_then(|matched| matched.shape.as_deref()),
                 Some("m=4 n=96 k=64")
             );
             assert_eq!(at(3), None);
@@ -418,14 +423,18 @@ mod tests {
         ];
         let step =
             |layers: usize| kernels(layer.iter().cycle().take(layer.len() * layers).copied());
-        assert!(aligned(&step(3), &operators(3)).is_some());
+        assert!(align_kernels(&step(3), &operators(3)).is_some());
         for layers in [1, 2, 4, 6] {
-            assert_eq!(aligned(&step(layers), &operators(3)), None, "{layers}");
+            assert_eq!(
+                align_kernels(&step(layers), &operators(3)),
+                None,
+                "{layers}"
+            );
         }
-        assert_eq!(aligned(&step(3)[2..10], &operators(3)), None);
-        assert_eq!(aligned(&[], &operators(1)), None);
-        assert_eq!(aligned(&step(1), &ModelOperators::default()), None);
-        assert_eq!(aligned(&kernels([(Sort, 1)]), &operators(1)), None);
+        assert_eq!(align_kernels(&step(3)[2..10], &operators(3)), None);
+        assert_eq!(align_kernels(&[], &operators(1)), None);
+        assert_eq!(align_kernels(&step(1), &ModelOperators::default()), None);
+        assert_eq!(align_kernels(&kernels([(Sort, 1)]), &operators(1)), None);
     }
 
     /// Router, gate and up, down: the long ones have names of experts, and the short GEMM before them is the router.
@@ -468,8 +477,12 @@ mod tests {
             step.push(expert("void ck::kernel_moe_gemm<GridwiseMoeGemm>", 90));
             step.push(expert("_p_matmul_ogs_NNT_bf16xbf16xmxfp4_128x256x64x1", 60));
         }
-        let found = aligned(&step, &model).unwrap();
-        let at = |place: usize| found[place].as_ref().map(|found| found.module.as_str());
+        let aligned = align_kernels(&step, &model).unwrap();
+        let at = |place: usize| {
+            aligned[place]
+                .as_ref()
+                .map(|matched| matched.module.as_str())
+        };
         for (number, first) in [(0, 0), (1, 8)] {
             let path = |name: &str| Some(format!("model.layers.{number}.{name}"));
             assert_eq!(at(first + 1), path("self_attn").as_deref());
@@ -479,6 +492,6 @@ mod tests {
             assert_eq!(at(first + 7), path("mlp.experts").as_deref());
         }
         // A model without experts did not run these.
-        assert_eq!(aligned(&step, &operators(2)), None);
+        assert_eq!(align_kernels(&step, &operators(2)), None);
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn read_pieces(
         .peekable();
     rows.peek()?;
     let mut frames = Frames::new();
-    let mut cutter = Cutter {
+    let mut cutter = PieceCutter {
         edges: gaps.iter().flat_map(|&(start, end)| [start, end]).collect(),
         pieces: Vec::new(),
     };
@@ -42,7 +42,7 @@ pub(super) fn read_pieces(
         }
         open.close_until(start, &mut cutter);
         let parent = open.functions.last().map_or(FrameId::NONE, |&(_, id)| id);
-        let frame = frames.id(parent, hosts.name[row]);
+        let frame = frames.frame_id(parent, hosts.name[row]);
         let end = start.saturating_add(hosts.duration[row]);
         open.functions.push((end, frame));
     }
@@ -65,7 +65,7 @@ impl Frames {
         }
     }
 
-    fn id(&mut self, parent: FrameId, function: StrId) -> FrameId {
+    fn frame_id(&mut self, parent: FrameId, function: StrId) -> FrameId {
         let frames = &mut self.frames;
         *self.lookup.entry((parent, function)).or_insert_with(|| {
             frames.push(StackFrame {
@@ -89,9 +89,9 @@ struct OpenFunctions {
 
 impl OpenFunctions {
     /// Gives out the time up to `time`, to the innermost function that was open in each part of it.
-    fn close_until(&mut self, time: i64, cutter: &mut Cutter) {
+    fn close_until(&mut self, time: i64, cutter: &mut PieceCutter) {
         while let Some(&(end, frame)) = self.functions.last() {
-            cutter.add(self.thread, frame, self.reached, end.min(time));
+            cutter.add_time(self.thread, frame, self.reached, end.min(time));
             self.reached = self.reached.max(end.min(time));
             if end > time {
                 return;
@@ -104,13 +104,13 @@ impl OpenFunctions {
     }
 }
 
-struct Cutter {
+struct PieceCutter {
     edges: Vec<i64>,
     pieces: Vec<HostSample>,
 }
 
-impl Cutter {
-    fn add(&mut self, thread: ThreadId, stack: FrameId, mut start: i64, end: i64) {
+impl PieceCutter {
+    fn add_time(&mut self, thread: ThreadId, stack: FrameId, mut start: i64, end: i64) {
         let mut next = self.edges.partition_point(|&edge| edge <= start);
         while start < end {
             let stop = self.edges.get(next).map_or(end, |&edge| edge.min(end));

@@ -71,13 +71,13 @@ fn idle_time_goes_to_what_the_calling_thread_did() {
     }
     let trace = builder.finish();
     assert_eq!(find_gaps(&trace), [(10, 50)]);
-    let found = analyze_host_stacks(&trace, &[]).unwrap();
+    let stacks = analyze_host_stacks(&trace, &[]).unwrap();
     assert_eq!(
-        (found.source, found.idle.samples),
+        (stacks.source, stacks.idle.samples),
         (StackSource::Sampled, 3)
     );
-    assert_eq!(found.whole.samples, 4);
-    let mut places: Vec<_> = found
+    assert_eq!(stacks.whole.samples, 4);
+    let mut places: Vec<_> = stacks
         .idle
         .places
         .iter()
@@ -92,17 +92,17 @@ fn idle_time_goes_to_what_the_calling_thread_did() {
             (HostActivity::Sleeping, "idle", 40),
         ]
     );
-    let waiting = found
+    let waiting = stacks
         .idle
         .places
         .iter()
         .find(|place| place.activity == HostActivity::WaitingForGil)
         .unwrap();
     assert_eq!(waiting.gil_held_by, "tokenize /srv/serve.py:30");
-    let share: f64 = found.idle.places.iter().map(|place| place.share).sum();
+    let share: f64 = stacks.idle.places.iter().map(|place| place.share).sum();
     assert!((share - 1.0).abs() < 1e-9);
     assert_eq!(
-        (found.gaps.len(), found.gaps[0].duration_ns),
+        (stacks.gaps.len(), stacks.gaps[0].duration_ns),
         (1, Nanos(40))
     );
 
@@ -113,7 +113,7 @@ fn idle_time_goes_to_what_the_calling_thread_did() {
         "{folded}"
     );
     let total: i64 = flame.iter().map(|stack| stack.time_ns.0).sum();
-    assert_eq!(total, found.idle.sampled_ns.0);
+    assert_eq!(total, stacks.idle.sampled_ns.0);
 }
 
 #[test]
@@ -150,10 +150,10 @@ fn recorded_functions_are_cut_at_the_edges_of_gaps() {
         });
     }
     let trace = builder.finish();
-    let found = analyze_host_stacks(&trace, &[]).unwrap();
-    assert_eq!(found.source, StackSource::RecordedFunctions);
-    assert_eq!(found.whole.sampled_ns, Nanos(60));
-    let places: Vec<_> = found
+    let stacks = analyze_host_stacks(&trace, &[]).unwrap();
+    assert_eq!(stacks.source, StackSource::RecordedFunctions);
+    assert_eq!(stacks.whole.sampled_ns, Nanos(60));
+    let places: Vec<_> = stacks
         .idle
         .places
         .iter()

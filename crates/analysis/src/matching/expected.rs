@@ -1,10 +1,10 @@
-//! What theory says about one call of an operator.
+//! Work of one operator call as theory counts it.
 
 use llmprof_theory::roofline::OperatorRoofline;
 use llmprof_theory::{Kind, Shape};
 use llmprof_units::{Basis, DType};
 
-/// What theory says about one call.
+/// Work of one operator call as theory counts it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
     pub(crate) kind: Kind,

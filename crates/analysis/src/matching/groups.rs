@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::matching::expected::Expected;
+use crate::row_order::sort_descending_named;
 
 /// Calls of operators that belong together, measured and counted.
 ///
@@ -23,13 +24,13 @@ pub struct OperatorGroup {
     pub dtype: DType,
     /// Size of the first call.
     pub shape: Shape,
-    /// Calls.
+    /// Calls of the operators that are matched to measured work.
     pub calls: u64,
-    /// Time that they took.
+    /// Measured time of these calls.
     pub measured_ns: Nanos,
     /// Part of the phase's wall time.
     pub share: f64,
-    /// Operations.
+    /// Floating-point operations of these calls; a multiply-add is two.
     pub flops: Flops,
     /// Bytes that no software can avoid.
     pub min_dram_bytes: Bytes,
@@ -39,7 +40,7 @@ pub struct OperatorGroup {
     pub roofline_ns: Option<Nanos>,
     /// What gives the least time.
     pub binds: Option<Resource>,
-    /// Operations ÷ measured time.
+    /// Floating-point operations per second of measured time.
     pub achieved_flops_per_s: Option<FlopsPerSecond>,
     /// Minimum DRAM traffic ÷ measured time.
     pub achieved_bytes_per_s: Option<BytesPerSecond>,
@@ -47,7 +48,7 @@ pub struct OperatorGroup {
     pub intensity: Option<f64>,
     /// Operations ÷ roofline: the roof above this group.
     pub roof_flops_per_s: Option<FlopsPerSecond>,
-    /// Roofline ÷ measured time.
+    /// Roofline time ÷ measured time; above 1 where the comparison does not hold.
     pub roofline_fraction: Option<f64>,
     /// `counted`, or how else the work is known where random routing decides.
     pub basis: Basis,
@@ -77,12 +78,12 @@ impl OperatorGroup {
 
 /// Sums over calls, in the order in which groups first appear.
 #[derive(Default)]
-pub(crate) struct Groups {
+pub(crate) struct GroupSums {
     index: FxHashMap<(u32, Kind), usize>,
-    sums: Vec<Sum>,
+    sums: Vec<GroupSum>,
 }
 
-struct Sum {
+struct GroupSum {
     name: u32,
     kind: Kind,
     dtype: DType,
@@ -97,7 +98,7 @@ struct Sum {
     basis: Basis,
 }
 
-impl Groups {
+impl GroupSums {
     /// Adds time to a group that has work.
     pub(crate) fn add_time(&mut self, name: u32, kind: Kind, time: i64) {
         if let Some(&at) = self.index.get(&(name, kind)) {
@@ -109,7 +110,7 @@ impl Groups {
     /// Adds the work of a call to a group of `kind`, which stands for that of the call.
     pub(crate) fn add_work(&mut self, name: u32, kind: Kind, call: &Expected) {
         let at = *self.index.entry((name, kind)).or_insert_with(|| {
-            self.sums.push(Sum {
+            self.sums.push(GroupSum {
                 name,
                 kind,
                 dtype: call.dtype,
@@ -145,7 +146,7 @@ impl Groups {
     }
 
     /// The groups, the longest first; `name` turns a number into text, `wall` is the phase's time.
-    pub(crate) fn finish(
+    pub(crate) fn into_groups(
         self,
         wall: i64,
         name: impl Fn(u32, Kind) -> String,
@@ -153,19 +154,15 @@ impl Groups {
         let mut groups: Vec<OperatorGroup> = self
             .sums
             .into_iter()
-            .map(|sum| sum.finish(wall, &name))
+            .map(|sum| sum.into_group(wall, &name))
             .collect();
-        groups.sort_by(|a, b| {
-            b.measured_ns
-                .cmp(&a.measured_ns)
-                .then_with(|| a.name.cmp(&b.name))
-        });
+        sort_descending_named(&mut groups, |group| (group.measured_ns.0, &group.name));
         groups
     }
 }
 
-impl Sum {
-    fn finish(self, wall: i64, name: &impl Fn(u32, Kind) -> String) -> OperatorGroup {
+impl GroupSum {
+    fn into_group(self, wall: i64, name: &impl Fn(u32, Kind) -> String) -> OperatorGroup {
         let measured = Nanos(self.measured);
         let (flops, bytes) = (Flops(self.flops), Bytes(self.min_dram_bytes));
         let least = self.roofline.map(|_| self.least);

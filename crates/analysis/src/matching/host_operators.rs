@@ -21,14 +21,14 @@ pub(crate) struct Leaf {
 }
 
 /// The thread with the most operator time, and its leaves in order of time.
-pub(crate) fn leaves(trace: &Trace) -> Option<(ThreadId, Vec<Leaf>)> {
+pub(crate) fn operator_leaves(trace: &Trace) -> Option<(ThreadId, Vec<Leaf>)> {
     let mut categories: FxHashMap<StrId, Category> = FxHashMap::default();
     let mut best: Option<(i64, ThreadId, Vec<Leaf>)> = None;
     let mut begin = 0;
     for rows in trace.hosts.thread.chunk_by(|a, b| a == b) {
         let range = begin..begin + rows.len();
         begin = range.end;
-        let leaves = of_thread(trace, range, &mut categories);
+        let leaves = leaves_of_thread(trace, range, &mut categories);
         let time = leaves.iter().fold(0_i64, |sum, leaf| {
             sum.saturating_add(leaf.end.saturating_sub(leaf.start))
         });
@@ -40,23 +40,23 @@ pub(crate) fn leaves(trace: &Trace) -> Option<(ThreadId, Vec<Leaf>)> {
 }
 
 /// An operator that is running.
-struct Open {
+struct RunningOperator {
     end: i64,
     name: StrId,
     category: Category,
     has_pieces: bool,
 }
 
-fn of_thread(
+fn leaves_of_thread(
     trace: &Trace,
     rows: std::ops::Range<usize>,
     categories: &mut FxHashMap<StrId, Category>,
 ) -> Vec<Leaf> {
     let hosts = &trace.hosts;
     let mut leaves: Vec<Leaf> = Vec::new();
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<RunningOperator> = Vec::new();
     let mut at = i64::MIN;
-    let mut emit = |from: i64, to: i64, running: &mut Open| {
+    let mut emit = |from: i64, to: i64, running: &mut RunningOperator| {
         if from < to {
             leaves.push(Leaf {
                 start: from,
@@ -86,10 +86,10 @@ fn of_thread(
             emit(at, start, running);
             // A slice that reaches beyond the one around it is broken; the outer one is believed.
             end = end.min(running.end);
-            category = inside(running.category, category);
+            category = category_inside(running.category, category);
         }
         at = at.max(start);
-        open.push(Open {
+        open.push(RunningOperator {
             end,
             name,
             category,
@@ -103,8 +103,8 @@ fn of_thread(
     leaves
 }
 
-/// What an operator is for that another one calls: the products inside attention are attention.
-fn inside(outer: Category, inner: Category) -> Category {
+/// The category of an operator that another one calls: the products inside attention are attention.
+fn category_inside(outer: Category, inner: Category) -> Category {
     let whole = matches!(
         outer,
         Category::Attention | Category::Embedding | Category::Norm | Category::Conv
@@ -149,13 +149,13 @@ mod tests {
             });
         }
         let trace = builder.finish();
-        let (_, leaves) = leaves(&trace).unwrap();
-        let found: Vec<_> = leaves
+        let (_, leaves) = operator_leaves(&trace).unwrap();
+        let pieces: Vec<_> = leaves
             .iter()
             .map(|leaf| (leaf.start, leaf.end, trace.text(leaf.name), leaf.category))
             .collect();
         assert_eq!(
-            found,
+            pieces,
             [
                 (0, 10, "aten::linear", Category::Gemm),
                 (10, 60, "aten::mm", Category::Gemm),
@@ -173,14 +173,20 @@ mod tests {
     #[test]
     fn parts_of_attention_are_attention() {
         assert_eq!(
-            inside(Category::Attention, Category::Gemm),
+            category_inside(Category::Attention, Category::Gemm),
             Category::Attention
         );
-        assert_eq!(inside(Category::Attention, Category::Copy), Category::Copy);
         assert_eq!(
-            inside(Category::Embedding, Category::Index),
+            category_inside(Category::Attention, Category::Copy),
+            Category::Copy
+        );
+        assert_eq!(
+            category_inside(Category::Embedding, Category::Index),
             Category::Embedding
         );
-        assert_eq!(inside(Category::Attention, Category::View), Category::View);
+        assert_eq!(
+            category_inside(Category::Attention, Category::View),
+            Category::View
+        );
     }
 }

@@ -11,17 +11,14 @@ use llmprof_theory::Kind;
 /// Operators whose kernels look alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum WorkGroup {
-    /// Products with weights.
     Products,
-    /// Attention.
     Attention,
-    /// Rows of tables.
+    /// Embeddings and other reads of table rows.
     Lookups,
-    /// Norms, rotations, activations, additions.
+    /// Norms, rotary embeddings, activations and additions.
     Elementwise,
-    /// Convolutions.
     Convolutions,
-    /// Rearrangements.
+    /// Copies that change only the layout.
     Reorders,
 }
 
@@ -48,8 +45,8 @@ impl WorkGroup {
         }
     }
 
-    /// The kind that stands for the group where a single one is asked for.
-    pub(crate) fn kind(self) -> Kind {
+    /// The kind that represents the group where one kind is needed.
+    pub(crate) fn typical_kind(self) -> Kind {
         match self {
             Self::Products => Kind::Linear,
             Self::Attention => Kind::Attention,
@@ -61,7 +58,7 @@ impl WorkGroup {
     }
 
     /// The group of an operator.
-    pub(crate) fn of(kind: Kind) -> Self {
+    pub(crate) fn of_kind(kind: Kind) -> Self {
         match kind {
             Kind::Linear | Kind::Route | Kind::Experts => Self::Products,
             Kind::Attention | Kind::DeltaRule => Self::Attention,
@@ -78,36 +75,38 @@ impl WorkGroup {
     }
 }
 
-/// What a kernel of some category is for.
+/// What kernels of a category do for the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum KernelPurpose {
     /// The operators of a group.
     Operators(WorkGroup),
-    /// None that a model needs: casts, concatenations, masks, index work.
+    /// Work that the model does not need: casts, concatenations, masks, index work.
     Extra,
     /// The name does not tell.
     Unknown,
 }
 
 /// The purpose of a kernel, by its category and name.
-pub(crate) fn purpose(category: Category, name: &str) -> Purpose {
+pub(crate) fn kernel_purpose(category: Category, name: &str) -> KernelPurpose {
     match category {
-        Category::Gemm | Category::Gemv | Category::Moe => Purpose::Operators(WorkGroup::Products),
-        Category::Attention | Category::Softmax | Category::Cache | Category::Recurrence => {
-            Purpose::Operators(WorkGroup::Attention)
+        Category::Gemm | Category::Gemv | Category::Moe => {
+            KernelPurpose::Operators(WorkGroup::Products)
         }
-        Category::Embedding => Purpose::Operators(WorkGroup::Lookups),
+        Category::Attention | Category::Softmax | Category::Cache | Category::Recurrence => {
+            KernelPurpose::Operators(WorkGroup::Attention)
+        }
+        Category::Embedding => KernelPurpose::Operators(WorkGroup::Lookups),
         // torch looks embeddings up with its kernels for `index_select`: few rows with one, many with the other.
         Category::Index
             if name.to_ascii_lowercase().contains("indexselect")
                 || name.contains("vectorized_gather_kernel") =>
         {
-            Purpose::Operators(WorkGroup::Lookups)
+            KernelPurpose::Operators(WorkGroup::Lookups)
         }
         Category::Elementwise | Category::Norm | Category::Rope | Category::Reduce => {
-            Purpose::Operators(WorkGroup::Elementwise)
+            KernelPurpose::Operators(WorkGroup::Elementwise)
         }
-        Category::Conv => Purpose::Operators(WorkGroup::Convolutions),
+        Category::Conv => KernelPurpose::Operators(WorkGroup::Convolutions),
         Category::Copy
         | Category::Cat
         | Category::Index
@@ -120,13 +119,13 @@ pub(crate) fn purpose(category: Category, name: &str) -> Purpose {
         | Category::Communication
         | Category::Autotune
         | Category::Memset
-        | Category::View => Purpose::Extra,
-        Category::Graph | Category::Other => Purpose::Unknown,
+        | Category::View => KernelPurpose::Extra,
+        Category::Graph | Category::Other => KernelPurpose::Unknown,
     }
 }
 
-/// Whether a kernel of some category does work of an operator: its own, or a step of it where nothing is fused.
-pub(crate) fn implements(kind: Kind, category: Category) -> bool {
+/// Whether kernels of a category can do an operator of `kind`, or one step of it if nothing is fused.
+pub(crate) fn can_implement(kind: Kind, category: Category) -> bool {
     match kind {
         // A bias is added elementwise; a product that is split along k is summed up.
         Kind::Linear => matches!(

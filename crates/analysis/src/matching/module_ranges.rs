@@ -4,7 +4,7 @@ use llmprof_record::trace::{StrId, ThreadId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::labels::is_annotation;
-use crate::matching::lanes::Lane;
+use crate::matching::lanes::WorkLane;
 use crate::matching::modules::ModuleTree;
 use crate::phases::Phases;
 
@@ -25,25 +25,25 @@ pub(crate) struct ModuleRun {
 /// The ranges of modules of a trace.
 #[derive(Default)]
 pub(crate) struct ModuleRanges {
-    /// By lane and item.
+    /// Indexed by lane, then item.
     pub(crate) around: Vec<Vec<Option<ModuleRun>>>,
     /// Modules that have ranges, by tree.
     seen: FxHashSet<(usize, u32)>,
 }
 
-/// Ranges that are open at once; deeper ones are not looked at.
-const DEEPEST: usize = 64;
+/// Maximum number of ranges that are open at once; deeper ones are ignored.
+const OPEN_RANGES_MAX: usize = 64;
 
 impl ModuleRanges {
     /// Finds the innermost module around every item. `tree_of` gives the tree of a window's phase.
-    pub(crate) fn of(
+    pub(crate) fn from_trace(
         trace: &Trace,
         phases: &Phases,
-        lanes: &[Lane],
+        lanes: &[WorkLane],
         trees: &[ModuleTree],
         tree_of: impl Fn(usize) -> Option<usize>,
     ) -> Self {
-        let mut found = Self {
+        let mut placed = Self {
             around: lanes
                 .iter()
                 .map(|lane| vec![None; lane.items.len()])
@@ -51,20 +51,25 @@ impl ModuleRanges {
             seen: FxHashSet::default(),
         };
         let runs = module_runs(trace, phases, trees, &tree_of);
-        found
+        placed
             .seen
             .extend(runs.iter().map(|(_, run)| (run.tree, run.module)));
         if !runs.is_empty() {
-            found.by_launch(trace, lanes, &runs);
+            placed.place_by_launch(trace, lanes, &runs);
         }
         if !trace.graph_nodes.is_empty() {
-            found.by_node(trace, lanes, trees, tree_of);
+            placed.place_by_node(trace, lanes, trees, tree_of);
         }
-        found
+        placed
     }
 
     /// The innermost range that was open when the host launched an item.
-    fn by_launch(&mut self, trace: &Trace, lanes: &[Lane], runs: &[(ThreadId, ModuleRun)]) {
+    fn place_by_launch(
+        &mut self,
+        trace: &Trace,
+        lanes: &[WorkLane],
+        runs: &[(ThreadId, ModuleRun)],
+    ) {
         let mut asked: Vec<(ThreadId, i64, usize, usize)> = Vec::new();
         for (lane, items) in lanes.iter().enumerate() {
             for (index, item) in items.items.iter().enumerate() {
@@ -92,7 +97,7 @@ impl ModuleRanges {
                 }
                 if range_thread == thread {
                     open.retain(|open| end(open) > start(&run));
-                    if open.len() < DEEPEST {
+                    if open.len() < OPEN_RANGES_MAX {
                         open.push(run);
                     }
                 }
@@ -105,10 +110,10 @@ impl ModuleRanges {
 
     /// The innermost range that was open when the node of a graph was captured. Each launch of a graph is one run of its
     /// modules.
-    fn by_node(
+    fn place_by_node(
         &mut self,
         trace: &Trace,
-        lanes: &[Lane],
+        lanes: &[WorkLane],
         trees: &[ModuleTree],
         tree_of: impl Fn(usize) -> Option<usize>,
     ) {
@@ -124,13 +129,15 @@ impl ModuleRanges {
                 .iter()
                 .enumerate()
                 .filter(|(_, item)| item.node.is_some())
-                .map(|(index, item)| (item.launched.unwrap_or(item.start), index))
+                .map(|(index, item)| (item.launch_time().unwrap_or(item.start), index))
                 .collect();
             order.sort_unstable();
             for (launched, index) in order {
                 let item = &items.items[index];
-                let ranges = item.node.and_then(|node| captured.get(&node).copied());
-                let (Some(ranges), Some(window)) = (ranges, item.window) else {
+                let ranges = item
+                    .node
+                    .and_then(|node| captured.get(&node.get()).copied());
+                let (Some(ranges), Some(window)) = (ranges, item.window()) else {
                     continue;
                 };
                 let Some(tree) = tree_of(window) else {
@@ -138,7 +145,7 @@ impl ModuleRanges {
                 };
                 let module = *known.entry((tree, ranges)).or_insert_with(|| {
                     let mut inwards = trace.text(ranges).rsplit('/');
-                    inwards.find_map(|name| trees[tree].find(name))
+                    inwards.find_map(|name| trees[tree].find_module(name))
                 });
                 let Some(module) = module else { continue };
                 let (last, count) = launches.entry((window, module)).or_insert((launched, 0));
@@ -157,8 +164,8 @@ impl ModuleRanges {
         }
     }
 
-    /// Whether a module has ranges of its own.
-    pub(crate) fn has(&self, tree: usize, module: u32) -> bool {
+    /// Whether the trace has ranges of a module.
+    pub(crate) fn has_ranges(&self, tree: usize, module: u32) -> bool {
         self.seen.contains(&(tree, module))
     }
 }
@@ -187,7 +194,7 @@ fn module_runs(
         let name = ranges.name[row];
         let module = *known
             .entry((tree, name))
-            .or_insert_with(|| trees[tree].find(trace.text(name)));
+            .or_insert_with(|| trees[tree].find_module(trace.text(name)));
         let Some(module) = module else { continue };
         let count = counts.entry((window, module)).or_default();
         runs.push((

@@ -9,14 +9,15 @@ use llmprof_record::kernel_name::Category;
 use llmprof_theory::Kind;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::matching::kernel_table::{Purpose, WorkGroup, implements, purpose};
+use crate::matching::kernel_table::{KernelPurpose, WorkGroup, can_implement, kernel_purpose};
 use crate::matching::script::Script;
+use crate::row_order::sort_ascending;
 
 /// An operator: its path's number in the script, and its kind.
 pub(crate) type OperatorKey = (u32, Kind);
 
 /// transformers 5 calls `mlp` what checkpoints of Mixtral, and theory with them, call `block_sparse_moe`.
-const RENAMED: (&str, &str) = ("mlp", "block_sparse_moe");
+const RENAMED_MODULE: (&str, &str) = ("mlp", "block_sparse_moe");
 
 /// A module of the model.
 #[derive(Default)]
@@ -34,13 +35,13 @@ pub(crate) struct ModuleTree {
     /// Operators that the model computes itself, in no module below it.
     of_model: Vec<OperatorKey>,
     by_path: FxHashMap<String, u32>,
-    /// By the ends of paths; nothing where several modules have one end.
+    /// Modules by the ends of their paths; `None` if several modules share the end.
     by_end: FxHashMap<String, Option<u32>>,
 }
 
 impl ModuleTree {
     /// The modules of the calls `range` of a script.
-    pub(crate) fn of(script: &Script<'_>, range: std::ops::Range<usize>) -> Self {
+    pub(crate) fn from_script(script: &Script<'_>, range: std::ops::Range<usize>) -> Self {
         let mut tree = Self::default();
         let mut seen: FxHashSet<OperatorKey> = FxHashSet::default();
         for call in &script.calls[range] {
@@ -49,10 +50,10 @@ impl ModuleTree {
                 continue;
             }
             let path = script.path_text(call.path);
-            let own = tree.module(path);
+            let own = tree.add_module(path);
             tree.modules[own as usize].own.push(key);
             if let Some((above, _)) = path.rsplit_once('.') {
-                let above = tree.module(above);
+                let above = tree.add_module(above);
                 tree.modules[above as usize].below.push(key);
             } else {
                 tree.of_model.push(key);
@@ -62,29 +63,29 @@ impl ModuleTree {
     }
 
     /// The module of a path, with those above it.
-    fn module(&mut self, path: &str) -> u32 {
+    fn add_module(&mut self, path: &str) -> u32 {
         if let Some(&known) = self.by_path.get(path) {
             return known;
         }
         let number = self.modules.len() as u32;
         self.modules.push(Module::default());
         self.by_path.insert(path.to_owned(), number);
-        for end in ends(path).skip(1) {
+        for end in path_ends(path).skip(1) {
             self.by_end
                 .entry(end.to_owned())
                 .and_modify(|known| *known = None)
                 .or_insert(Some(number));
         }
         if let Some((above, _)) = path.rsplit_once('.') {
-            self.module(above);
+            self.add_module(above);
         }
         number
     }
 
     /// The module that a range's name stands for.
-    pub(crate) fn find(&self, name: &str) -> Option<u32> {
+    pub(crate) fn find_module(&self, name: &str) -> Option<u32> {
         self.find_path(name).or_else(|| {
-            let (module, family) = RENAMED;
+            let (module, family) = RENAMED_MODULE;
             let parts = name.split('.');
             let renamed = parts.map(|part| if part == module { family } else { part });
             self.find_path(&renamed.collect::<Vec<_>>().join("."))
@@ -92,7 +93,7 @@ impl ModuleTree {
     }
 
     fn find_path(&self, name: &str) -> Option<u32> {
-        ends(name).find_map(|end| {
+        path_ends(name).find_map(|end| {
             let exact = self.by_path.get(end).copied();
             exact.or_else(|| self.by_end.get(end).copied().flatten())
         })
@@ -100,17 +101,19 @@ impl ModuleTree {
 
     /// The operator that a kernel outside of all modules does the work of: the only one of the model itself that has no range
     /// and whose kernels look like it (the soft-capping of logits).
-    pub(crate) fn outside(
+    pub(crate) fn operator_outside(
         &self,
         category: Category,
         name: &str,
         has_range: impl Fn(u32) -> bool,
     ) -> Option<OperatorKey> {
-        let Purpose::Operators(group) = purpose(category, name) else {
+        let KernelPurpose::Operators(group) = kernel_purpose(category, name) else {
             return None;
         };
         let mut fitting = self.of_model.iter().filter(|key| {
-            WorkGroup::of(key.1) == group && implements(key.1, category) && !has_range(key.0)
+            WorkGroup::of_kind(key.1) == group
+                && can_implement(key.1, category)
+                && !has_range(key.0)
         });
         let only = fitting.next().copied()?;
         fitting.next().is_none().then_some(only)
@@ -118,7 +121,7 @@ impl ModuleTree {
 
     /// The operators that a kernel in the range of `module` may do the work of, the best first. `has_range` says whether a
     /// path has ranges of its own: its kernels are there, so it comes last.
-    pub(crate) fn candidates(
+    pub(crate) fn candidate_operators(
         &self,
         module: u32,
         category: Category,
@@ -126,12 +129,12 @@ impl ModuleTree {
         has_range: impl Fn(u32) -> bool,
     ) -> Vec<OperatorKey> {
         let Module { own, below } = &self.modules[module as usize];
-        let group = match purpose(category, name) {
-            Purpose::Operators(group) => Some(group),
-            Purpose::Extra | Purpose::Unknown => None,
+        let group = match kernel_purpose(category, name) {
+            KernelPurpose::Operators(group) => Some(group),
+            KernelPurpose::Extra | KernelPurpose::Unknown => None,
         };
         let rank = |key: &OperatorKey| {
-            let fits = group == Some(WorkGroup::of(key.1));
+            let fits = group == Some(WorkGroup::of_kind(key.1));
             match (own.contains(key), fits) {
                 (true, true) => 0,
                 (false, true) if !has_range(key.0) => 1,
@@ -140,17 +143,17 @@ impl ModuleTree {
                 (false, false) => 4,
             }
         };
-        let mut found: Vec<(u8, OperatorKey)> = own
+        let mut ranked: Vec<(u8, OperatorKey)> = own
             .iter()
             .chain(below)
-            .filter(|key| implements(key.1, category))
+            .filter(|key| can_implement(key.1, category))
             .map(|key| (rank(key), *key))
-            // A product below a module has a range of its own; one that has none is not a part of its neighbours.
+            // A product below a module has its own range; a product without one is not a part of its neighbours.
             .filter(|&(rank, _)| rank < 4)
             .collect();
-        found.sort_by_key(|&(rank, _)| rank);
-        let best = found.first().map(|&(rank, _)| rank);
-        found
+        sort_ascending(&mut ranked, |&(rank, _)| i64::from(rank));
+        let best = ranked.first().map(|&(rank, _)| rank);
+        ranked
             .into_iter()
             .filter(|&(rank, _)| Some(rank) == best)
             .map(|(_, key)| key)
@@ -158,8 +161,8 @@ impl ModuleTree {
     }
 }
 
-/// A path, and what is left of it without its first words.
-fn ends(path: &str) -> impl Iterator<Item = &str> {
+/// A path, then the path without its first word, and so on.
+fn path_ends(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path), |path| {
         path.split_once('.').map(|(_, rest)| rest)
     })

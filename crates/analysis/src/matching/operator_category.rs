@@ -5,11 +5,11 @@
 
 use llmprof_record::kernel_name::Category;
 
-use crate::program::BACKWARD_PREFIX;
+use crate::program::proofs::BACKWARD_PREFIX;
 
 pub(crate) fn operator_category(name: &str) -> Category {
     let operator = operator_stem(name);
-    let exact = EXACT
+    let exact = WHOLE_NAMES
         .iter()
         .find(|(names, _)| names.contains(&operator.as_str()));
     let parts = || {
@@ -18,10 +18,12 @@ pub(crate) fn operator_category(name: &str) -> Category {
             (None, Some(end)) => operator.ends_with(end),
             (None, None) => operator.contains(*part),
         };
-        PARTS.iter().find(|(parts, _)| parts.iter().any(holds))
+        NAME_PARTS.iter().find(|(parts, _)| parts.iter().any(holds))
     };
     // What an operator writes or rotates is more than what it calls itself: `_C::cpu_attn_reshape_and_cache`.
-    let first = FIRST_PARTS.iter().find(|(part, _)| operator.contains(part));
+    let first = OVERRIDING_PARTS
+        .iter()
+        .find(|(part, _)| operator.contains(part));
     first
         .map(|(_, category)| *category)
         .or_else(|| exact.map(|(_, category)| *category))
@@ -79,14 +81,14 @@ fn snake_case(name: &str) -> String {
 }
 
 /// Parts of names that say more than a name as a whole.
-const FIRST_PARTS: &[(&str, Category)] = &[
+const OVERRIDING_PARTS: &[(&str, Category)] = &[
     ("cache", Category::Cache),
     ("rotary", Category::Rope),
     ("attention", Category::Attention),
 ];
 
-/// Whole names.
-const EXACT: &[(&[&str], Category)] = &[
+/// Categories by the whole name of the operator.
+const WHOLE_NAMES: &[(&[&str], Category)] = &[
     (
         &[
             "mm", "addmm", "matmul", "bmm", "baddbmm", "mv", "addmv", "dot", "einsum", "outer",
@@ -213,6 +215,23 @@ const EXACT: &[(&[&str], Category)] = &[
             "kl_div",
             "cdist",
             "cosine_similarity",
+            "euclidean_dist",
+            "argmin",
+            "bincount",
+            "histc",
+            "histogram",
+            "histogramdd",
+            "scatter_add",
+            "scatter_reduce",
+            "scatter_sum",
+            "scatter_mean",
+            "scatter_mul",
+            "scatter_max",
+            "scatter_min",
+            "segment_reduce",
+            "segment_csr",
+            "index_add",
+            "index_reduce",
         ],
         Category::Reduce,
     ),
@@ -241,7 +260,7 @@ const EXACT: &[(&[&str], Category)] = &[
     (
         &[
             "where", "arange", "isin", "repeat", "tile", "tril", "triu", "to_dense", "one_hot",
-            "bincount", "nonzero", "roll", "flip", "take", "linspace", "eye",
+            "nonzero", "roll", "flip", "take", "linspace", "eye",
         ],
         Category::Index,
     ),
@@ -315,7 +334,7 @@ const EXACT: &[(&[&str], Category)] = &[
         ],
         Category::Sort,
     ),
-    (&["argmax", "argmin", "multinomial"], Category::Sampling),
+    (&["argmax", "multinomial"], Category::Sampling),
     (
         &["zeros", "ones", "full", "fill", "zero", "scalar_tensor"],
         Category::Memset,
@@ -335,7 +354,7 @@ const EXACT: &[(&[&str], Category)] = &[
 ];
 
 /// Parts of names, the first that is there; `^` is the beginning, `$` the end.
-const PARTS: &[(&[&str], Category)] = &[
+const NAME_PARTS: &[(&[&str], Category)] = &[
     (&["loss", "cross_entropy"], Category::Reduce),
     (
         &["upsample", "grid_sampler", "interpolate"],
@@ -416,6 +435,14 @@ mod tests {
             ("aten::log_sigmoid_forward", Category::Elementwise),
             ("aten::lt", Category::Elementwise),
             ("aten::_index_put_impl_", Category::Index),
+            ("aten::scatter_add_", Category::Reduce),
+            ("aten::index_add_", Category::Reduce),
+            ("torch_scatter::scatter_sum", Category::Reduce),
+            ("aten::argmin", Category::Reduce),
+            ("aten::bincount", Category::Reduce),
+            ("aten::histc", Category::Reduce),
+            ("aten::scatter_", Category::Index),
+            ("IndexAddBackward0", Category::Reduce),
             (
                 "aten::_scaled_dot_product_flash_attention_for_cpu",
                 Category::Attention,

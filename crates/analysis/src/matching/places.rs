@@ -6,13 +6,14 @@ use llmprof_record::kernel_name::canonical;
 use llmprof_record::trace::{StrId, Trace};
 use rustc_hash::FxHashMap;
 
-use crate::matching::lanes::Lane;
-use crate::matching::units::{Counted, Matching, Verdict};
+use crate::matching::lanes::WorkLane;
+use crate::matching::units::{CountedCalls, MatchVerdict, Matching};
+use crate::row_order::sort_descending_named;
 
 /// Launches of a kernel by operator, with `*` for the number of the layer.
 type Launches = BTreeMap<String, u64>;
 
-/// Name, grid and block.
+/// A kernel's name, grid and block.
 type LaunchKey = (StrId, [u32; 3], [u32; 3]);
 
 /// Places of kernels, where ranges of modules say them.
@@ -20,11 +21,11 @@ type LaunchKey = (StrId, [u32; 3], [u32; 3]);
 pub(crate) struct KernelPlaces(FxHashMap<(String, [u32; 3], [u32; 3]), Launches>);
 
 impl KernelPlaces {
-    pub(crate) fn of(
+    pub(crate) fn from_matching(
         trace: &Trace,
-        lanes: &[Lane],
+        lanes: &[WorkLane],
         matching: &Matching,
-        counted: Option<&Counted<'_>>,
+        counted: Option<&CountedCalls<'_>>,
     ) -> Self {
         let Some(counted) = counted else {
             return Self::default();
@@ -32,7 +33,7 @@ impl KernelPlaces {
         let mut sums: FxHashMap<LaunchKey, BTreeMap<u32, u64>> = FxHashMap::default();
         for (lane, verdicts) in lanes.iter().zip(&matching.verdicts) {
             for (item, verdict) in lane.items.iter().zip(verdicts) {
-                let (Some(row), Verdict::Unit(unit)) = (item.kernel, *verdict) else {
+                let (Some(row), MatchVerdict::Unit(unit)) = (item.kernel, *verdict) else {
                     continue;
                 };
                 let unit = &matching.units[unit as usize];
@@ -55,7 +56,7 @@ impl KernelPlaces {
     }
 
     /// The operators of a kernel, those with the most launches first.
-    pub(crate) fn get(
+    pub(crate) fn operators_of(
         &self,
         kernel: &str,
         grid: Option<[u32; 3]>,
@@ -64,9 +65,9 @@ impl KernelPlaces {
         let (Some(grid), Some(block)) = (grid, block) else {
             return Vec::new();
         };
-        let found = self.0.get(&(kernel.to_owned(), grid, block));
-        let mut places: Vec<(&String, &u64)> = found.into_iter().flatten().collect();
-        places.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
+        let launches = self.0.get(&(kernel.to_owned(), grid, block));
+        let mut places: Vec<(&String, &u64)> = launches.into_iter().flatten().collect();
+        sort_descending_named(&mut places, |(place, launches)| (**launches as i64, place));
         places.into_iter().map(|(place, _)| place.clone()).collect()
     }
 }

@@ -7,9 +7,9 @@ use rustc_hash::FxHashMap;
 
 use crate::matching::expected::Expected;
 
-/// Texts by number.
+/// Names and paths of operators, each text once, referred to by number.
 #[derive(Default)]
-struct Names<'m> {
+struct ScriptNames<'m> {
     paths: FxHashMap<Path<'m>, (u32, u32)>,
     path_texts: Vec<String>,
     by_path: FxHashMap<String, u32>,
@@ -17,29 +17,33 @@ struct Names<'m> {
     by_place: FxHashMap<String, u32>,
 }
 
-impl<'m> Names<'m> {
-    fn of(&mut self, path: Path<'m>) -> (u32, u32) {
+impl<'m> ScriptNames<'m> {
+    fn number_path(&mut self, path: Path<'m>) -> (u32, u32) {
         if let Some(known) = self.paths.get(&path) {
             return *known;
         }
         let numbers = (
-            number(&mut self.by_path, &mut self.path_texts, path.to_string()),
-            number(&mut self.by_place, &mut self.place_texts, place(&path)),
+            intern_text(&mut self.by_path, &mut self.path_texts, path.to_string()),
+            intern_text(
+                &mut self.by_place,
+                &mut self.place_texts,
+                path_without_layer(&path),
+            ),
         );
         self.paths.insert(path, numbers);
         numbers
     }
 }
 
-fn number(known: &mut FxHashMap<String, u32>, texts: &mut Vec<String>, text: String) -> u32 {
+fn intern_text(known: &mut FxHashMap<String, u32>, texts: &mut Vec<String>, text: String) -> u32 {
     *known.entry(text).or_insert_with_key(|text| {
         texts.push(text.clone());
         (texts.len() - 1) as u32
     })
 }
 
-/// A path with `*` for the number of its layer.
-pub(crate) fn place(path: &Path<'_>) -> String {
+/// The path of an operator with `*` for the number of its layer.
+pub(crate) fn path_without_layer(path: &Path<'_>) -> String {
     if path.layer.is_none() {
         return path.to_string();
     }
@@ -52,17 +56,16 @@ pub(crate) fn place(path: &Path<'_>) -> String {
 
 /// What theory counts for some interval of a run, call by call in the order of execution.
 pub(crate) struct Script<'m> {
-    names: Names<'m>,
+    names: ScriptNames<'m>,
     pub(crate) calls: Vec<Expected>,
     /// Where each step begins in `calls`; one more for the end.
     steps: Vec<usize>,
 }
 
 impl<'m> Script<'m> {
-    /// Nothing yet.
     pub(crate) fn empty() -> Self {
         Self {
-            names: Names::default(),
+            names: ScriptNames::default(),
             calls: Vec::new(),
             steps: vec![0],
         }
@@ -161,7 +164,7 @@ impl<'m> Script<'m> {
     }
 
     fn push(&mut self, operator: &Operator<'m>, roof: Option<(&Roof<'_>, MemoryLevel)>) {
-        let (path, place) = self.names.of(operator.path);
+        let (path, place) = self.names.number_path(operator.path);
         self.calls.push(Expected {
             kind: operator.kind,
             shape: operator.shape,

@@ -1,7 +1,8 @@
 //! Which operator of theory each piece of traced work belongs to.
 //!
 //! With ranges of modules it is the operator of the range, call by call. In an interval without them (compiled code has none) it
-//! is a [`WorkGroup`]: all operators of the interval whose kernels look alike. Without a model it is what the name says, and there is no roofline.
+//! is a [`WorkGroup`]: all operators of the interval whose kernels look alike. Without a model names alone decide, and there is no
+//! roofline.
 
 use llmprof_record::kernel_name::Category;
 use llmprof_record::trace::Trace;
@@ -9,18 +10,19 @@ use llmprof_theory::Kind;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::matching::expected::Expected;
-use crate::matching::kernel_table::{Purpose, WorkGroup, purpose};
-use crate::matching::lanes::{Item, Lane};
+use crate::matching::kernel_table::{KernelPurpose, WorkGroup, kernel_purpose};
+use crate::matching::lanes::{Item, WorkLane};
 use crate::matching::module_ranges::{ModuleRanges, ModuleRun};
 use crate::matching::modules::{ModuleTree, OperatorKey};
 use crate::matching::script::Script;
 use crate::matching::unmatched::UnmatchedReason;
+use crate::row_order::sort_ascending;
 use crate::timeline::device_events::Class;
 use crate::waterfall::{EventClass, Roofline};
 
 /// The part that a piece of work belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum MatchVerdict {
     /// It does the work of a unit.
     Unit(u32),
     /// It moves or fills memory.
@@ -31,9 +33,9 @@ pub(crate) enum Verdict {
     Unmatched(UnmatchedReason),
 }
 
-impl Verdict {
-    /// As the waterfall has it.
-    pub(crate) fn class(self) -> EventClass {
+impl MatchVerdict {
+    /// The part of the waterfall that it counts to.
+    pub(crate) fn event_class(self) -> EventClass {
         match self {
             Self::Unit(unit) => EventClass::Matched(unit),
             Self::Copy => EventClass::Copy,
@@ -50,7 +52,7 @@ impl Verdict {
 }
 
 /// The smallest set of calls that work can be separated by: one call of an operator, or a group of an interval.
-pub(crate) struct Unit {
+pub(crate) struct MatchUnit {
     /// Calls in the script; several for a group.
     pub(crate) calls: Vec<u32>,
     /// The group, where it is one.
@@ -60,9 +62,9 @@ pub(crate) struct Unit {
 
 /// All work with its part.
 pub(crate) struct Matching {
-    pub(crate) units: Vec<Unit>,
-    /// By lane and item.
-    pub(crate) verdicts: Vec<Vec<Verdict>>,
+    pub(crate) units: Vec<MatchUnit>,
+    /// Indexed by lane, then item.
+    pub(crate) verdicts: Vec<Vec<MatchVerdict>>,
     /// The windows in which ranges of modules decided.
     pub(crate) with_modules: FxHashSet<usize>,
     /// Whether an item lies in a module, by lane and item; empty without ranges of modules.
@@ -80,7 +82,7 @@ pub(crate) struct Mismatch {
 }
 
 /// What theory counts for a trace.
-pub(crate) struct Counted<'m> {
+pub(crate) struct CountedCalls<'m> {
     pub(crate) script: Script<'m>,
     /// The calls of each window of the trace's phases.
     pub(crate) windows: FxHashMap<usize, std::ops::Range<usize>>,
@@ -90,31 +92,34 @@ pub(crate) struct Counted<'m> {
     pub(crate) tree_of: FxHashMap<usize, usize>,
 }
 
-impl Counted<'_> {
+impl CountedCalls<'_> {
     pub(crate) fn has_calls(&self) -> bool {
         !self.script.calls.is_empty()
     }
 }
 
 impl Matching {
-    /// Decides by what theory counts.
-    pub(crate) fn of(
+    /// Decides by the calls that theory counts.
+    pub(crate) fn by_model(
         trace: &Trace,
-        lanes: &[Lane],
-        counted: &Counted<'_>,
+        lanes: &[WorkLane],
+        counted: &CountedCalls<'_>,
         ranges: &ModuleRanges,
     ) -> Self {
-        ByModule::new(trace, counted, ranges, lanes).all(lanes)
+        ByModule::new(trace, counted, ranges, lanes).decide_all(lanes)
     }
 
-    /// Decides by names alone. Units are the groups, without calls and rooflines.
-    pub(crate) fn by_name(trace: &Trace, lanes: &[Lane]) -> Self {
+    /// Decides by kernel names alone. Units are the groups, without calls and rooflines.
+    pub(crate) fn by_name(trace: &Trace, lanes: &[WorkLane]) -> Self {
         let rarely = UnmatchedReason::RarelyNeeded;
-        let decide =
-            |item: &Item| by_purpose(trace, item, rarely, |group| Verdict::Unit(group as u32));
+        let decide = |item: &Item| {
+            decide_by_purpose(trace, item, rarely, |group| {
+                MatchVerdict::Unit(group as u32)
+            })
+        };
         Self {
-            verdicts: verdicts(lanes, decide),
-            units: by_name().collect(),
+            verdicts: decide_items(lanes, decide),
+            units: units_by_name().collect(),
             with_modules: FxHashSet::default(),
             in_module: Vec::new(),
             mismatches: FxHashMap::default(),
@@ -122,33 +127,33 @@ impl Matching {
     }
 }
 
-/// The groups as units of which nothing is counted.
-fn by_name() -> impl Iterator<Item = Unit> {
-    WorkGroup::ALL.iter().map(|&group| Unit {
+/// The groups as units without calls and rooflines.
+fn units_by_name() -> impl Iterator<Item = MatchUnit> {
+    WorkGroup::ALL.iter().map(|&group| MatchUnit {
         calls: Vec::new(),
         group: Some(group),
         roofline: None,
     })
 }
 
-/// The groups of the windows that `wanted` names, as units after those that there are.
-fn groups(
-    counted: &Counted<'_>,
+/// Appends the groups of the windows that `wanted` selects to `units`.
+fn group_units(
+    counted: &CountedCalls<'_>,
     wanted: impl Fn(usize) -> bool,
-    units: &mut Vec<Unit>,
+    units: &mut Vec<MatchUnit>,
 ) -> FxHashMap<(usize, WorkGroup), u32> {
     let mut by_window: FxHashMap<(usize, WorkGroup), u32> = FxHashMap::default();
     let mut windows: Vec<_> = counted.windows.iter().collect();
-    windows.sort_by_key(|(window, _)| **window);
+    sort_ascending(&mut windows, |(window, _)| **window as i64);
     for (&window, calls) in windows {
         if !wanted(window) {
             continue;
         }
         for index in calls.clone() {
             let call = &counted.script.calls[index];
-            let group = WorkGroup::of(call.kind);
+            let group = WorkGroup::of_kind(call.kind);
             let unit = *by_window.entry((window, group)).or_insert_with(|| {
-                units.push(Unit {
+                units.push(MatchUnit {
                     calls: Vec::new(),
                     group: Some(group),
                     roofline: Some(Roofline::default()),
@@ -166,49 +171,56 @@ fn groups(
     by_window
 }
 
-fn verdicts(lanes: &[Lane], decide: impl Fn(&Item) -> Verdict) -> Vec<Vec<Verdict>> {
+fn decide_items(
+    lanes: &[WorkLane],
+    decide: impl Fn(&Item) -> MatchVerdict,
+) -> Vec<Vec<MatchVerdict>> {
     lanes
         .iter()
         .map(|lane| lane.items.iter().map(&decide).collect())
         .collect()
 }
 
-/// What the class of an item says by itself.
-fn without_name(item: &Item) -> Option<Verdict> {
+/// The verdict that the class of an item decides without its name.
+fn decide_by_class(item: &Item) -> Option<MatchVerdict> {
     match item.class {
-        Class::Copy | Class::Memset => Some(Verdict::Copy),
-        Class::Communication => Some(Verdict::Communication),
-        Class::Compute if item.whole_graph => Some(Verdict::Unmatched(UnmatchedReason::WholeGraph)),
+        Class::Copy | Class::Memset => Some(MatchVerdict::Copy),
+        Class::Communication => Some(MatchVerdict::Communication),
+        Class::Compute if item.whole_graph => {
+            Some(MatchVerdict::Unmatched(UnmatchedReason::WholeGraph))
+        }
         Class::Compute => None,
     }
 }
 
-fn by_purpose(
+fn decide_by_purpose(
     trace: &Trace,
     item: &Item,
     extra: UnmatchedReason,
-    of_group: impl Fn(WorkGroup) -> Verdict,
-) -> Verdict {
-    without_name(item).unwrap_or_else(|| match purpose(item.category, trace.text(item.name)) {
-        Purpose::Operators(group) => of_group(group),
-        Purpose::Extra if item.category == Category::View => {
-            Verdict::Unmatched(UnmatchedReason::TouchesNoData)
+    of_group: impl Fn(WorkGroup) -> MatchVerdict,
+) -> MatchVerdict {
+    decide_by_class(item).unwrap_or_else(|| {
+        match kernel_purpose(item.category, trace.text(item.name)) {
+            KernelPurpose::Operators(group) => of_group(group),
+            KernelPurpose::Extra if item.category == Category::View => {
+                MatchVerdict::Unmatched(UnmatchedReason::TouchesNoData)
+            }
+            KernelPurpose::Extra => MatchVerdict::Unmatched(extra),
+            KernelPurpose::Unknown => MatchVerdict::Unmatched(UnmatchedReason::UnknownPurpose),
         }
-        Purpose::Extra => Verdict::Unmatched(extra),
-        Purpose::Unknown => Verdict::Unmatched(UnmatchedReason::UnknownPurpose),
     })
 }
 
 /// Decides by ranges of modules, and by groups in windows without any.
 struct ByModule<'a, 'm> {
     trace: &'a Trace,
-    counted: &'a Counted<'m>,
+    counted: &'a CountedCalls<'m>,
     ranges: &'a ModuleRanges,
     /// The calls of each operator in each window, in order.
     calls: FxHashMap<(usize, OperatorKey), Vec<u32>>,
     /// How many kernels of a group a run of a module has had: two additions of a layer are two operators.
     shared: FxHashMap<((u32, i64), Kind), usize>,
-    units: Vec<Unit>,
+    units: Vec<MatchUnit>,
     unit_of: FxHashMap<u32, u32>,
     with_modules: FxHashSet<usize>,
     groups: FxHashMap<(usize, WorkGroup), u32>,
@@ -219,23 +231,23 @@ struct ByModule<'a, 'm> {
 impl<'a, 'm> ByModule<'a, 'm> {
     fn new(
         trace: &'a Trace,
-        counted: &'a Counted<'m>,
+        counted: &'a CountedCalls<'m>,
         ranges: &'a ModuleRanges,
-        lanes: &[Lane],
+        lanes: &[WorkLane],
     ) -> Self {
         let around = lanes.iter().zip(&ranges.around);
         let with_modules: FxHashSet<usize> = around
             .flat_map(|(lane, around)| lane.items.iter().zip(around))
-            .filter_map(|(item, run)| item.window.filter(|_| run.is_some()))
+            .filter_map(|(item, run)| item.window().filter(|_| run.is_some()))
             .collect();
         let mut units = Vec::new();
-        let groups = groups(
+        let groups = group_units(
             counted,
             |window| !with_modules.contains(&window),
             &mut units,
         );
         let named = units.len() as u32;
-        units.extend(by_name());
+        units.extend(units_by_name());
         let mut calls: FxHashMap<(usize, OperatorKey), Vec<u32>> = FxHashMap::default();
         for (&window, range) in &counted.windows {
             for index in range.clone() {
@@ -260,7 +272,7 @@ impl<'a, 'm> ByModule<'a, 'm> {
         }
     }
 
-    fn all(mut self, lanes: &[Lane]) -> Matching {
+    fn decide_all(mut self, lanes: &[WorkLane]) -> Matching {
         let mut verdicts = Vec::with_capacity(lanes.len());
         let mut in_module = Vec::with_capacity(lanes.len());
         for (lane, around) in lanes.iter().zip(&self.ranges.around) {
@@ -286,22 +298,30 @@ impl<'a, 'm> ByModule<'a, 'm> {
     }
 
     /// `last` is the module of the item, or else of the last item before it that lies in one.
-    fn decide(&mut self, item: &Item, run: Option<ModuleRun>, last: Option<ModuleRun>) -> Verdict {
-        if let Some(verdict) = without_name(item) {
+    fn decide(
+        &mut self,
+        item: &Item,
+        run: Option<ModuleRun>,
+        last: Option<ModuleRun>,
+    ) -> MatchVerdict {
+        if let Some(verdict) = decide_by_class(item) {
             return verdict;
         }
-        if item.window.is_some_and(|window| self.is_uncounted(window)) {
+        if item
+            .window()
+            .is_some_and(|window| self.is_uncounted(window))
+        {
             let rarely = UnmatchedReason::RarelyNeeded;
-            return by_purpose(self.trace, item, rarely, |group| {
-                Verdict::Unit(self.named + group as u32)
+            return decide_by_purpose(self.trace, item, rarely, |group| {
+                MatchVerdict::Unit(self.named + group as u32)
             });
         }
-        match (run, item.window) {
-            (Some(run), _) => self.inside(item, run),
+        match (run, item.window()) {
+            (Some(run), _) => self.decide_inside(item, run),
             (None, Some(window)) if self.with_modules.contains(&window) => {
-                self.outside(item, window, last)
+                self.decide_outside(item, window, last)
             }
-            (None, _) => self.by_group(item),
+            (None, _) => self.decide_by_group(item),
         }
     }
 
@@ -312,44 +332,50 @@ impl<'a, 'm> ByModule<'a, 'm> {
     }
 
     /// In a window without ranges of modules.
-    fn by_group(&self, item: &Item) -> Verdict {
-        by_purpose(self.trace, item, UnmatchedReason::NotNeeded, |group| {
+    fn decide_by_group(&self, item: &Item) -> MatchVerdict {
+        decide_by_purpose(self.trace, item, UnmatchedReason::NotNeeded, |group| {
             let unit = item
-                .window
+                .window()
                 .and_then(|window| self.groups.get(&(window, group)));
             unit.copied().map_or(
-                Verdict::Unmatched(UnmatchedReason::NotNeeded),
-                Verdict::Unit,
+                MatchVerdict::Unmatched(UnmatchedReason::NotNeeded),
+                MatchVerdict::Unit,
             )
         })
     }
 
     /// Outside of all modules, in a window that has them: `last` tells in which forward pass of the window.
-    fn outside(&mut self, item: &Item, window: usize, last: Option<ModuleRun>) -> Verdict {
+    fn decide_outside(
+        &mut self,
+        item: &Item,
+        window: usize,
+        last: Option<ModuleRun>,
+    ) -> MatchVerdict {
         let name = self.trace.text(item.name);
         let operator = self.counted.tree_of.get(&window).and_then(|&tree| {
-            self.counted.trees[tree].outside(item.category, name, |path| self.has_range(tree, path))
+            self.counted.trees[tree]
+                .operator_outside(item.category, name, |path| self.has_range(tree, path))
         });
         let calls = operator.and_then(|operator| self.calls.get(&(window, operator)));
         let instance = last.filter(|last| last.window == window);
         let instance = instance.map_or(0, |last| last.instance as usize);
         if let Some(&call) = calls.and_then(|calls| calls.get(instance)) {
-            return self.unit(call);
+            return self.unit_of_call(call);
         }
-        Verdict::Unmatched(match purpose(item.category, name) {
-            Purpose::Extra => UnmatchedReason::NotNeeded,
+        MatchVerdict::Unmatched(match kernel_purpose(item.category, name) {
+            KernelPurpose::Extra => UnmatchedReason::NotNeeded,
             _ => UnmatchedReason::OutsideModules,
         })
     }
 
-    fn inside(&mut self, item: &Item, run: ModuleRun) -> Verdict {
+    fn decide_inside(&mut self, item: &Item, run: ModuleRun) -> MatchVerdict {
         let name = self.trace.text(item.name);
         let tree = &self.counted.trees[run.tree];
-        let candidates = tree.candidates(run.module, item.category, name, |path| {
+        let candidates = tree.candidate_operators(run.module, item.category, name, |path| {
             self.has_range(run.tree, path)
         });
         let Some(&first) = candidates.first() else {
-            return Verdict::Unmatched(UnmatchedReason::NotNeeded);
+            return MatchVerdict::Unmatched(UnmatchedReason::NotNeeded);
         };
         let chosen = if candidates.len() == 1 {
             first
@@ -361,28 +387,28 @@ impl<'a, 'm> ByModule<'a, 'm> {
         };
         let calls = self.calls.get(&(run.window, chosen));
         match calls.and_then(|calls| calls.get(run.instance as usize)) {
-            Some(&call) => self.unit(call),
-            None => Verdict::Unmatched(UnmatchedReason::RanAgain),
+            Some(&call) => self.unit_of_call(call),
+            None => MatchVerdict::Unmatched(UnmatchedReason::RanAgain),
         }
     }
 
     /// Whether the module of an operator has ranges.
     fn has_range(&self, tree: usize, path: u32) -> bool {
-        let module = self.counted.trees[tree].find(self.counted.script.path_text(path));
-        module.is_some_and(|module| self.ranges.has(tree, module))
+        let module = self.counted.trees[tree].find_module(self.counted.script.path_text(path));
+        module.is_some_and(|module| self.ranges.has_ranges(tree, module))
     }
 
-    fn unit(&mut self, call: u32) -> Verdict {
+    fn unit_of_call(&mut self, call: u32) -> MatchVerdict {
         let units = &mut self.units;
         let roofline = self.counted.script.calls[call as usize].roofline;
         let unit = *self.unit_of.entry(call).or_insert_with(|| {
-            units.push(Unit {
+            units.push(MatchUnit {
                 calls: vec![call],
                 group: None,
                 roofline: roofline.map(Roofline::from),
             });
             (units.len() - 1) as u32
         });
-        Verdict::Unit(unit)
+        MatchVerdict::Unit(unit)
     }
 }

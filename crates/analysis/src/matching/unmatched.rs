@@ -9,24 +9,24 @@ pub use crate::waterfall::UnmatchedReason;
 /// Calls of one operator that ran and are not matched for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct UnmatchedOperator {
-    /// Its path.
+    /// Path of the operator in the model.
     pub path: String,
-    /// Why.
+    /// Why the calls are not matched.
     pub reason: UnmatchedReason,
     /// What ran, of the first such call.
     pub found: String,
     /// What theory counts there, where it counts something.
     pub expected: Option<String>,
-    /// Calls.
+    /// Calls of this operator with this reason.
     pub calls: u64,
-    /// Their time.
+    /// Measured time of these calls.
     pub time_ns: Nanos,
 }
 
 /// An operator that theory counts and that did not run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct MissingOperator {
-    /// Its path.
+    /// Path of the operator in the model.
     pub path: String,
     /// How often it was missed.
     pub calls: u64,

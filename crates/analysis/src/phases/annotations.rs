@@ -12,13 +12,13 @@ use crate::phases::{EventWindows, PhaseSource, Phases};
 use crate::thresholds::RANGE_OVERLAP_MAX_SHARE;
 use crate::timeline::device_events::DeviceEvents;
 use crate::timeline::intervals::union_length;
-use crate::timeline::launch_times::LaunchTimes;
+use crate::timeline::launch_times::EventLaunchTimes;
 
-/// Phases from the annotations to which `name_of` gives a name; none where they hold less than half of the device time.
-pub(crate) fn annotated(
+/// Phases from the annotations that `name_of` names; `None` if they hold less than half of the device time.
+pub(crate) fn annotated_phases(
     trace: &Trace,
     events: &DeviceEvents,
-    launched: &LaunchTimes,
+    launched: &EventLaunchTimes,
     name_of: impl Fn(&str) -> Option<String>,
 ) -> Option<Phases> {
     let on_device = lie_on_device(trace, events, launched);
@@ -42,11 +42,11 @@ pub(crate) fn annotated(
     };
     phases.on_device = on_device;
     // By their launches: a device may run behind its host.
-    let windows = EventWindows::of(events, launched, &phases);
+    let windows = EventWindows::of_events(events, launched, &phases);
     let time = |inside: bool| -> i128 {
         let events = events.all().iter().enumerate();
         events
-            .filter(|(index, _)| !inside || windows.get(*index).is_some())
+            .filter(|(index, _)| !inside || windows.window_of(*index).is_some())
             .map(|(_, event)| i128::from(event.duration()))
             .sum()
     };
@@ -78,7 +78,7 @@ fn ranges_as_phases(
 ) -> Option<Phases> {
     let ranges = &trace.ranges;
     let mut cache = rustc_hash::FxHashMap::default();
-    let mut found: Vec<(i64, i64, usize)> = Vec::new();
+    let mut named: Vec<(i64, i64, usize)> = Vec::new();
     let mut names: Vec<String> = Vec::new();
     let mut outermost: Option<(u32, i64)> = None;
     let own = (!on_device)
@@ -114,37 +114,37 @@ fn ranges_as_phases(
             let tower = |around: &&mut (i64, i64, usize)| {
                 names[name] == "vision" && around.2 != name && start >= around.0
             };
-            if let Some(around) = found.last_mut().filter(tower) {
+            if let Some(around) = named.last_mut().filter(tower) {
                 let begin = std::mem::replace(&mut around.0, end);
-                match found.len().checked_sub(2).map(|before| &mut found[before]) {
+                match named.len().checked_sub(2).map(|before| &mut named[before]) {
                     Some(before) if before.2 == name && before.1 == begin => before.1 = end,
-                    _ => found.insert(found.len() - 1, (begin, end, name)),
+                    _ => named.insert(named.len() - 1, (begin, end, name)),
                 }
             }
             continue;
         }
         if end > start {
             outermost = Some((thread, end));
-            found.push((start, end, name));
+            named.push((start, end, name));
         }
     }
     // A tower may leave nothing of what is around it.
-    found.retain(|&(start, end, _)| end > start);
-    drop_chatter(&mut found, &names);
-    if found.is_empty() {
+    named.retain(|&(start, end, _)| end > start);
+    drop_chatter(&mut named, &names);
+    if named.is_empty() {
         return None;
     }
     // Ranges of a program that runs several at once are no intervals of its time.
     let is_generation = names.iter().any(|name| is_phase(name));
-    if !on_device && !is_generation && overlap_share(&found) > RANGE_OVERLAP_MAX_SHARE {
+    if !on_device && !is_generation && overlap_share(&named) > RANGE_OVERLAP_MAX_SHARE {
         return None;
     }
-    Some(partition(&found, &names))
+    Some(cut_ranges(&named, &names))
 }
 
 /// The part of the time of ranges in which another one runs.
-fn overlap_share(found: &[(i64, i64, usize)]) -> f64 {
-    let mut ranges: Vec<(i64, i64)> = found.iter().map(|&(start, end, _)| (start, end)).collect();
+fn overlap_share(named: &[(i64, i64, usize)]) -> f64 {
+    let mut ranges: Vec<(i64, i64)> = named.iter().map(|&(start, end, _)| (start, end)).collect();
     ranges.sort_unstable();
     let sum: i128 = ranges
         .iter()
@@ -177,25 +177,29 @@ fn main_process(trace: &Trace, name_of: impl Fn(&str) -> Option<String>) -> Opti
 
 /// Whether ranges of the device tell more than those of the host: the trace does not say when events were launched, and the host may
 /// leave a range long before the device is done with its work.
-pub(super) fn lie_on_device(trace: &Trace, events: &DeviceEvents, launched: &LaunchTimes) -> bool {
+pub(super) fn lie_on_device(
+    trace: &Trace,
+    events: &DeviceEvents,
+    launched: &EventLaunchTimes,
+) -> bool {
     let is_of_device = |kind: &RangeKind| *kind == RangeKind::DEVICE_ANNOTATION;
     !events.all().is_empty() && !launched.are_known && trace.ranges.kind.iter().any(is_of_device)
 }
 
-/// Libraries put ranges around small things of their own: a name with a thousandth of the time is no phase.
-fn drop_chatter(found: &mut Vec<(i64, i64, usize)>, names: &[String]) {
+/// Drops names with less than a thousandth of the time: libraries put ranges around small things of their own.
+fn drop_chatter(named: &mut Vec<(i64, i64, usize)>, names: &[String]) {
     let mut times = vec![0_i128; names.len()];
-    for &(start, end, name) in found.iter() {
+    for &(start, end, name) in named.iter() {
         times[name] += i128::from(end) - i128::from(start);
     }
     let all: i128 = times.iter().sum();
-    found.retain(|&(_, _, name)| is_phase(&names[name]) || times[name] * 1000 >= all);
+    named.retain(|&(_, _, name)| is_phase(&names[name]) || times[name] * 1000 >= all);
 }
 
 /// Cuts ranges that may overlap (on several threads) into intervals; where prefill and decode run at once it is `mixed`.
-pub(crate) fn partition(found: &[(i64, i64, usize)], names: &[String]) -> Phases {
-    let mut points: Vec<(i64, bool, usize)> = Vec::with_capacity(2 * found.len());
-    for &(start, end, name) in found {
+pub(crate) fn cut_ranges(named: &[(i64, i64, usize)], names: &[String]) -> Phases {
+    let mut points: Vec<(i64, bool, usize)> = Vec::with_capacity(2 * named.len());
+    for &(start, end, name) in named {
         points.push((start, true, name));
         points.push((end, false, name));
     }
@@ -259,13 +263,13 @@ mod tests {
     #[test]
     fn ranges_of_libraries_are_no_phases() {
         let names = ["graph", "cub::DeviceScan", "vision"].map(str::to_owned);
-        let mut found = vec![(0, 3, 1), (10, 11, 2), (20, 10_000, 0)];
-        drop_chatter(&mut found, &names);
-        assert_eq!(found, [(10, 11, 2), (20, 10_000, 0)]);
+        let mut named = vec![(0, 3, 1), (10, 11, 2), (20, 10_000, 0)];
+        drop_chatter(&mut named, &names);
+        assert_eq!(named, [(10, 11, 2), (20, 10_000, 0)]);
         // Where there is nothing else, they are all there is.
-        let mut found = vec![(0, 3, 1)];
-        drop_chatter(&mut found, &names);
-        assert_eq!(found.len(), 1);
+        let mut named = vec![(0, 3, 1)];
+        drop_chatter(&mut named, &names);
+        assert_eq!(named.len(), 1);
     }
 
     #[test]
@@ -288,10 +292,10 @@ mod tests {
         range("vision_tower.layers.0", 12, 28);
         range("decode", 100, 200);
         let trace = builder.finish();
-        let events = DeviceEvents::of(&trace);
-        let calls = EventCalls::of(&events, &Launches::of(&trace));
-        let launched = LaunchTimes::of(&trace, &events, &calls);
-        let program = Program::of(&trace, false, None);
+        let events = DeviceEvents::from_trace(&trace);
+        let calls = EventCalls::from_launches(&events, &Launches::from_trace(&trace));
+        let launched = EventLaunchTimes::from_events(&trace, &events, &calls);
+        let program = Program::of_trace(&trace, false, None);
         let phases = Phases::resolve(&trace, &events, &launched, &[], None, &program);
         assert_eq!(
             windows(&phases),
@@ -306,7 +310,7 @@ mod tests {
     #[test]
     fn overlapping_phases_of_two_threads_are_mixed() {
         let names = ["prefill".to_owned(), "decode".to_owned()];
-        let phases = partition(&[(0, 10, 0), (5, 20, 1), (20, 30, 1)], &names);
+        let phases = cut_ranges(&[(0, 10, 0), (5, 20, 1), (20, 30, 1)], &names);
         assert_eq!(
             windows(&phases),
             [

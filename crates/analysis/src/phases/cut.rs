@@ -4,14 +4,18 @@ use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::trace::{StrId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Phases, Window};
+use super::{Phases, TraceWindow};
 use crate::thresholds::{CUT_LAUNCHES_MIN_PART, CUT_SILENCE_MIN_NS, CUT_SILENCE_MIN_PART};
 use crate::timeline::device_events::DeviceEvents;
 use crate::timeline::launches::{ApiKind, is_api};
 
-/// Ends the last window where the recording does, where nothing was recorded in a part of it and the window of its name before it has
-/// no such part: the file was cut, or the profiler was stopped, while the range was open.
-pub(super) fn clip(phases: &mut Phases, trace: &Trace, events: &DeviceEvents) -> Option<Issue> {
+/// Ends the last window with the last event, where nothing was recorded in a part of it, the window of its name before it has no such
+/// part, and no range or mark shows that the recording went on after it: the file may have been cut while the range was open.
+pub(super) fn clip_last_window(
+    phases: &mut Phases,
+    trace: &Trace,
+    events: &DeviceEvents,
+) -> Option<Issue> {
     let last_end = slices(trace, events).map(|slice| slice.1).max()?;
     // PyTorch's profiler opens a step after the last one.
     while phases.windows.len() > 1
@@ -25,10 +29,11 @@ pub(super) fn clip(phases: &mut Phases, trace: &Trace, events: &DeviceEvents) ->
     let (window, before) = phases.windows.split_last_mut()?;
     let (start, end) = (window.start, window.end);
     let silence = end.saturating_sub(last_end);
-    if last_end <= start || !is_silent(window, last_end) {
+    let goes_on = || trace.ranges.start.iter().any(|&begin| begin >= end);
+    if last_end <= start || !is_silent(window, last_end) || goes_on() {
         return None;
     }
-    let ends_silent = |one: &Window| {
+    let ends_silent = |one: &TraceWindow| {
         let is_inside = |slice: &(i64, i64)| (one.start..one.end).contains(&slice.0);
         let ends = slices(trace, events).filter(is_inside).map(|slice| slice.1);
         is_silent(one, ends.max().unwrap_or(one.start))
@@ -50,7 +55,7 @@ pub(super) fn clip(phases: &mut Phases, trace: &Trace, events: &DeviceEvents) ->
 }
 
 /// Whether nothing is recorded in the last part of a window, after `last_end`.
-fn is_silent(window: &Window, last_end: i64) -> bool {
+fn is_silent(window: &TraceWindow, last_end: i64) -> bool {
     let silence = window.end.saturating_sub(last_end);
     silence > CUT_SILENCE_MIN_NS
         && silence.saturating_mul(CUT_SILENCE_MIN_PART) > window.end.saturating_sub(window.start)
@@ -73,15 +78,19 @@ fn phase_name(name: &str) -> &str {
 
 /// Calls of a window that launch kernels or graphs, and those of them without a device event.
 #[derive(Clone, Copy, Default)]
-struct Launched {
+struct LaunchCounts {
     calls: u64,
     without: u64,
 }
 
-/// Marks windows as recorded in part whose launches have no device events. The answer is one issue for each phase.
-pub(super) fn mark(phases: &mut Phases, trace: &Trace, events: &DeviceEvents) -> Vec<Issue> {
-    let launched = launches(phases, trace, events);
-    let mut by_name = vec![Launched::default(); phases.names.len()];
+/// Marks windows as recorded in part whose launches have no device events. Returns one issue for each phase.
+pub(super) fn mark_missing_kernels(
+    phases: &mut Phases,
+    trace: &Trace,
+    events: &DeviceEvents,
+) -> Vec<Issue> {
+    let launched = count_launches(phases, trace, events);
+    let mut by_name = vec![LaunchCounts::default(); phases.names.len()];
     for (window, launched) in phases.windows.iter_mut().zip(launched) {
         if CUT_LAUNCHES_MIN_PART * launched.without > launched.calls {
             window.is_whole = false;
@@ -101,12 +110,12 @@ pub(super) fn mark(phases: &mut Phases, trace: &Trace, events: &DeviceEvents) ->
         .collect()
 }
 
-fn launches(phases: &Phases, trace: &Trace, events: &DeviceEvents) -> Vec<Launched> {
+fn count_launches(phases: &Phases, trace: &Trace, events: &DeviceEvents) -> Vec<LaunchCounts> {
     let ran = events.all().iter().map(|event| event.correlation);
     let ran: FxHashSet<u32> = ran.collect();
     let hosts = &trace.hosts;
-    let mut found = vec![Launched::default(); phases.windows.len()];
-    let mut kinds: FxHashMap<StrId, Call> = FxHashMap::default();
+    let mut counts = vec![LaunchCounts::default(); phases.windows.len()];
+    let mut kinds: FxHashMap<StrId, CallRole> = FxHashMap::default();
     let mut captures = None;
     for row in 0..hosts.len() {
         if !is_api(hosts.kind[row]) {
@@ -116,38 +125,38 @@ fn launches(phases: &Phases, trace: &Trace, events: &DeviceEvents) -> Vec<Launch
         let name = hosts.name[row];
         let call = *kinds
             .entry(name)
-            .or_insert_with(|| Call::of(trace.text(name)));
+            .or_insert_with(|| CallRole::from_name(trace.text(name)));
         match call {
-            Call::BeginsCapture => captures = Some(thread),
-            Call::EndsCapture => captures = None,
+            CallRole::BeginsCapture => captures = Some(thread),
+            CallRole::EndsCapture => captures = None,
             // What is captured does not run.
-            Call::Launch if captures != Some(thread) && hosts.correlation[row] != 0 => {
+            CallRole::Launch if captures != Some(thread) && hosts.correlation[row] != 0 => {
                 if let Some(window) = phases.at_launch(hosts.start[row]) {
-                    found[window].calls += 1;
-                    found[window].without += u64::from(!ran.contains(&hosts.correlation[row]));
+                    counts[window].calls += 1;
+                    counts[window].without += u64::from(!ran.contains(&hosts.correlation[row]));
                 }
             }
-            Call::Launch | Call::Other => {}
+            CallRole::Launch | CallRole::Other => {}
         }
     }
-    found
+    counts
 }
 
 #[derive(Clone, Copy)]
-enum Call {
+enum CallRole {
     Launch,
     BeginsCapture,
     EndsCapture,
     Other,
 }
 
-impl Call {
-    fn of(name: &str) -> Self {
+impl CallRole {
+    fn from_name(name: &str) -> Self {
         if name.contains("BeginCapture") {
             Self::BeginsCapture
         } else if name.contains("EndCapture") {
             Self::EndsCapture
-        } else if ApiKind::of(name) == ApiKind::Launch && !name.contains("HostFunc") {
+        } else if ApiKind::from_function(name) == ApiKind::Launch && !name.contains("HostFunc") {
             Self::Launch
         } else {
             Self::Other

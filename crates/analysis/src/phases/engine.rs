@@ -3,12 +3,13 @@
 use llmprof_record::trace::{RangeKind, StrId, ThreadId, Trace};
 
 use super::annotations::lie_on_device;
-use super::{PhaseSource, Phases, Window};
-use crate::engine_label::{Engine, EngineLabel, StepKind};
+use super::{PhaseSource, Phases, TraceWindow};
+use crate::engine_label::{EngineLabel, LabelEngine, StepKind};
 use crate::labels::{STEP, is_annotation};
+use crate::row_order::sort_ascending;
 use crate::thresholds::ENGINE_STREAMS_MAX;
 use crate::timeline::device_events::DeviceEvents;
-use crate::timeline::launch_times::LaunchTimes;
+use crate::timeline::launch_times::EventLaunchTimes;
 
 /// A labelled range of one thread.
 pub(crate) struct Labelled {
@@ -19,16 +20,16 @@ pub(crate) struct Labelled {
 }
 
 /// Phases from the labels of an engine; `None` where there are none.
-pub(super) fn labelled(
+pub(super) fn engine_phases(
     trace: &Trace,
     events: &DeviceEvents,
-    launched: &LaunchTimes,
+    launched: &EventLaunchTimes,
 ) -> Option<Phases> {
     let on_device = lie_on_device(trace, events, launched);
     let steps = if on_device {
         device_steps(trace)
     } else {
-        merged(labelled_steps(trace))
+        merge_streams(labelled_steps(trace))
     };
     let overlap = steps.windows(2).any(|pair| pair[0].end > pair[1].start);
     if steps.is_empty() || overlap {
@@ -57,7 +58,7 @@ pub(super) fn labelled(
 pub(crate) fn labelled_steps(trace: &Trace) -> Vec<Labelled> {
     let threads = labelled_by_thread(trace, StepsOf::Engine).into_iter();
     let mut steps: Vec<Labelled> = threads.flat_map(|(_, steps)| steps).collect();
-    steps.sort_by_key(|step| step.start);
+    sort_ascending(&mut steps, |step| step.start);
     steps
 }
 
@@ -85,14 +86,13 @@ fn labelled_by_thread(trace: &Trace, by: StepsOf) -> Vec<(ThreadId, Vec<Labelled
         .filter(|&row| is_annotation(ranges.kind[row]))
         .collect();
     for thread in rows.chunk_by(|&a, &b| ranges.thread[a] == ranges.thread[b]) {
-        let labelled = thread.iter().filter_map(|&row| read(trace, row, by));
-        let steps = innermost(labelled.collect());
+        let labelled = thread.iter().filter_map(|&row| read_label(trace, row, by));
+        let steps = innermost_labels(labelled.collect());
         threads.push((ranges.thread[thread[0]], steps));
     }
     threads
 }
 
-/// Who marked steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StepsOf {
     Engine,
@@ -101,10 +101,10 @@ enum StepsOf {
 }
 
 /// The label of a range, where it is one of a step.
-fn read(trace: &Trace, row: usize, by: StepsOf) -> Option<Labelled> {
+fn read_label(trace: &Trace, row: usize, by: StepsOf) -> Option<Labelled> {
     let ranges = &trace.ranges;
     let label = EngineLabel::parse(trace.text(ranges.name[row]))?;
-    let is_profiler = label.engine == Engine::ProfilerStep;
+    let is_profiler = label.engine == LabelEngine::ProfilerStep;
     let is_step = is_profiler == (by == StepsOf::Profiler) && label.kind != StepKind::Idle;
     is_step.then(|| Labelled {
         start: ranges.start[row],
@@ -118,14 +118,14 @@ fn read(trace: &Trace, row: usize, by: StepsOf) -> Option<Labelled> {
 fn device_steps(trace: &Trace) -> Vec<Labelled> {
     let ranges = &trace.ranges;
     let rows = (0..ranges.len()).filter(|&row| ranges.kind[row] == RangeKind::DEVICE_ANNOTATION);
-    let read = |row| read(trace, row, StepsOf::Engine);
+    let read = |row| read_label(trace, row, StepsOf::Engine);
     let mut steps: Vec<Labelled> = rows.filter_map(read).collect();
     steps.sort_by_key(|step| (step.start, std::cmp::Reverse(step.end)));
-    innermost(merged(steps))
+    innermost_labels(merge_streams(steps))
 }
 
 /// Ranges of one label that overlap, as one; in order of starts.
-fn merged(steps: Vec<Labelled>) -> Vec<Labelled> {
+fn merge_streams(steps: Vec<Labelled>) -> Vec<Labelled> {
     let mut merged: Vec<Labelled> = Vec::new();
     for step in steps {
         let same = |known: &&mut Labelled| known.label == step.label && known.end > step.start;
@@ -139,8 +139,8 @@ fn merged(steps: Vec<Labelled>) -> Vec<Labelled> {
 
 /// The innermost of nested ranges, sorted by start with the longer first. A single one takes the batch of the range around
 /// it, where that states more.
-fn innermost(labelled: Vec<Labelled>) -> Vec<Labelled> {
-    let mut found = Vec::new();
+fn innermost_labels(labelled: Vec<Labelled>) -> Vec<Labelled> {
+    let mut steps = Vec::new();
     let mut rest = labelled.into_iter().peekable();
     while let Some(outer) = rest.next() {
         let mut inner: Vec<Labelled> = Vec::new();
@@ -148,8 +148,8 @@ fn innermost(labelled: Vec<Labelled>) -> Vec<Labelled> {
             inner.push(next);
         }
         match inner.len() {
-            0 => found.push(outer),
-            1 => found.extend(inner.into_iter().map(|inner| {
+            0 => steps.push(outer),
+            1 => steps.extend(inner.into_iter().map(|inner| {
                 let states = |label: &EngineLabel| {
                     label
                         .step
@@ -163,15 +163,15 @@ fn innermost(labelled: Vec<Labelled>) -> Vec<Labelled> {
                 };
                 Labelled { label, ..inner }
             })),
-            _ => found.extend(innermost(inner)),
+            _ => steps.extend(innermost_labels(inner)),
         }
     }
-    found
+    steps
 }
 
-impl Window {
+impl TraceWindow {
     /// The number of its step in [`Phases::steps`].
-    pub(crate) fn step(&self) -> Option<usize> {
+    pub(crate) fn step_index(&self) -> Option<usize> {
         self.step.map(|step| step as usize)
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use llmprof_record::kernel_name::{Category, classify};
-use llmprof_record::trace::{InputsId, StrId, ThreadId, Trace};
+use llmprof_record::trace::{HostKind, InputsId, StrId, ThreadId, Trace};
 use llmprof_theory::Step;
 use llmprof_units::Count;
 use rustc_hash::FxHashSet;
@@ -16,8 +16,10 @@ use super::pass_ranges::pass_starts;
 use super::{PhaseSource, Phases};
 use crate::labels::STEP;
 use crate::matching::operator_category::operator_category;
+use crate::row_order::sort_ascending;
+use crate::timeline::nesting::module_name;
 
-/// What a pass of several tokens over a KV cache is called that does not read a prompt.
+/// Name of passes of several tokens over a KV cache that do not read a prompt.
 const CONTINUED_PASS: &str = "multi-token pass";
 const LOOKUP: &str = "aten::embedding";
 const ATTENTION: &str = "aten::scaled_dot_product_attention";
@@ -40,26 +42,28 @@ impl ForwardPasses {
     /// The passes through the largest table of tokens; nothing where no shapes were recorded.
     ///
     /// A model with a table of positions or of languages looks those up too: the table with most rows is that of tokens.
-    pub(crate) fn of(trace: &Trace) -> Option<Self> {
-        let lookups = lookups(trace);
+    pub(crate) fn of_trace(trace: &Trace) -> Option<Self> {
+        let lookups = read_lookups(trace);
         let (&(table, thread), rows) = lookups.iter().max_by_key(|((table, thread), rows)| {
             (*table, rows.len(), std::cmp::Reverse(*thread))
         })?;
         let mut passes = rows.clone();
-        let mut keys = attention(trace, thread, &mut passes);
+        add_draft_passes(trace, (table, thread), &lookups, &mut passes);
+        let mut keys = count_attention(trace, thread, &mut passes);
+        add_encoders(trace, thread, &mut passes, &mut keys);
         leave_cross_attention(&mut passes, &mut keys);
         fill_caches(&mut passes, &keys);
         Some(Self {
             table,
             passes,
             thread,
-            attends: attends(trace),
+            attends: has_attention(trace),
         })
     }
 
     /// Whether the passes generate text: some have one new token after cached ones. A lookup alone may be that of a text
     /// encoder in front of another model.
-    pub(crate) fn generate(&self) -> bool {
+    pub(crate) fn generate_text(&self) -> bool {
         self.attends && (0..self.passes.len()).any(|place| self.continues_cache(place))
     }
 
@@ -70,7 +74,7 @@ impl ForwardPasses {
         let earlier = &self.passes[..place];
         let of_model = earlier
             .iter()
-            .rfind(|before| before.attentions == pass.attentions);
+            .rfind(|before| before.model() == pass.model());
         let follows = |before: &ForwardPass| {
             let is_taken_back = 0 < before.cached && before.cached < pass.cached;
             pass.cached == before.length() || is_taken_back && pass.cached < before.length()
@@ -80,29 +84,59 @@ impl ForwardPasses {
         pass.is_decode() && may_follow
     }
 
+    /// The thread, and the intervals of passes that generate text: those that continue a cache, and the one that filled it. What the last
+    /// of them is followed by is not theirs: it is as long as the longest other one at most.
+    pub(crate) fn generation_spans(&self) -> (ThreadId, Vec<(i64, i64)>) {
+        let count = self.passes.len();
+        let continues = |place: &usize| self.attends && self.continues_cache(*place);
+        let fills = |place: &usize| {
+            let pass = &self.passes[*place];
+            let next = place + 1;
+            next < count && continues(&next) && self.passes[next].cached == pass.length()
+        };
+        let places: Vec<usize> = (0..count)
+            .filter(|one| continues(one) || fills(one))
+            .collect();
+        let is_inside = |place: usize| places.binary_search(&(place + 1)).is_ok();
+        let length = |place: usize| self.passes[place].end - self.passes[place].start;
+        let inside = places.iter().copied().filter(|&place| is_inside(place));
+        let longest = inside.map(length).max().unwrap_or(0);
+        let spans = places.iter().map(|&place| {
+            let pass = &self.passes[place];
+            let length = length(place);
+            let length = if is_inside(place) {
+                length
+            } else {
+                length.min(longest)
+            };
+            (pass.start, pass.start.saturating_add(length))
+        });
+        (ThreadId(self.thread), spans.collect())
+    }
+
     pub(crate) fn decoder_passes(&self) -> u64 {
         let passes = self.passes.iter();
         passes.filter(|pass| !pass.is_encoder).count() as u64
     }
 
     /// The passes that begin in a window of the host.
-    pub(crate) fn within(&self, start: i64, end: i64) -> &[ForwardPass] {
+    pub(crate) fn begun_within(&self, start: i64, end: i64) -> &[ForwardPass] {
         let first = self.passes.partition_point(|pass| pass.start < start);
         let last = self.passes.partition_point(|pass| pass.start < end);
         &self.passes[first..last.max(first)]
     }
 
     /// Each pass as a phase with its step.
-    pub(super) fn phases(&self, trace: &Trace) -> Phases {
+    pub(super) fn to_phases(&self, trace: &Trace) -> Phases {
         let mut phases = Phases::empty(PhaseSource::Shapes);
         let starts = pass_starts(trace, self.thread, &self.passes);
-        let names = self.names();
+        let names = self.pass_names();
         let smaller_models = self.smaller_models();
         for (place, pass) in self.passes.iter().enumerate() {
             let (start, end) = (starts[place], starts.get(place + 1).copied());
             let end = end.unwrap_or(pass.end);
             let name = names[place];
-            if smaller_models.contains(&pass.attentions) && !pass.is_encoder {
+            if smaller_models.contains(&pass.model()) && !pass.is_encoder {
                 let layers = pass.attentions;
                 let name = if name == STEP { "decode" } else { name };
                 phases.push(&format!("{name} ({})", Count(layers, "layer")), start, end);
@@ -122,18 +156,18 @@ impl ForwardPasses {
         phases
     }
 
-    /// The layers of smaller models than the largest that look the same table up, as a draft model does: passes call attention less often,
-    /// and more than one of them does.
-    fn smaller_models(&self) -> Vec<u64> {
-        let mut passes = BTreeMap::<u64, u64>::new();
+    /// Smaller models than the largest that look tokens up, as a draft model does: their table is narrower, or passes call attention less
+    /// often, and more than one of them does.
+    fn smaller_models(&self) -> Vec<(u64, u64)> {
+        let mut passes = BTreeMap::<(u64, u64), u64>::new();
         for pass in self.passes.iter().filter(|pass| !pass.is_encoder) {
-            *passes.entry(pass.attentions).or_default() += 1;
+            *passes.entry(pass.model()).or_default() += 1;
         }
         passes.pop_last();
         let several = passes
             .into_iter()
-            .filter(|(layers, count)| *layers > 0 && *count > 1);
-        several.map(|(layers, _)| layers).collect()
+            .filter(|((_, layers), count)| *layers > 0 && *count > 1);
+        several.map(|(model, _)| model).collect()
     }
 
     /// Whether the recording ends before the last pass does: it calls attention less often than any other.
@@ -150,13 +184,13 @@ impl ForwardPasses {
 
     /// What each pass is: that of an encoder, the prompt or a part of it, one new token, or several new tokens over a cache that other
     /// tokens than the prompt's have filled, as a draft and its verification are.
-    fn names(&self) -> Vec<&'static str> {
+    fn pass_names(&self) -> Vec<&'static str> {
         let mut names = vec![""; self.passes.len()];
-        let mut layers: Vec<u64> = self.passes.iter().map(|pass| pass.attentions).collect();
-        layers.sort_unstable();
-        layers.dedup();
-        for layers in layers {
-            let is_own = |place: &usize| self.passes[*place].attentions == layers;
+        let mut models: Vec<(u64, u64)> = self.passes.iter().map(ForwardPass::model).collect();
+        models.sort_unstable();
+        models.dedup();
+        for model in models {
+            let is_own = |place: &usize| self.passes[*place].model() == model;
             let places: Vec<usize> = (0..self.passes.len()).filter(is_own).collect();
             let mut chunk = None;
             for (order, &place) in places.iter().enumerate() {
@@ -189,7 +223,7 @@ impl ForwardPasses {
 }
 
 /// Whether an operator or a kernel is attention, or a softmax that attention is made of.
-fn attends(trace: &Trace) -> bool {
+fn has_attention(trace: &Trace) -> bool {
     let is_attention = |category| matches!(category, Category::Attention | Category::Softmax);
     let distinct = |names: &[StrId]| names.iter().copied().collect::<FxHashSet<_>>();
     let kernels = distinct(&trace.kernels.name);
@@ -205,11 +239,11 @@ fn attends(trace: &Trace) -> bool {
 type Lookups = BTreeMap<((u64, u64), u32), Vec<ForwardPass>>;
 
 /// Embedding calls with `[batch, tokens]` ids by table and thread, in order of time.
-fn lookups(trace: &Trace) -> Lookups {
+fn read_lookups(trace: &Trace) -> Lookups {
     let hosts = &trace.hosts;
-    let mut found = Lookups::new();
+    let mut lookups = Lookups::new();
     let Some(name) = trace.strings.find(LOOKUP) else {
-        return found;
+        return lookups;
     };
     let mut last_end = BTreeMap::<u32, i64>::new();
     for row in 0..hosts.len() {
@@ -220,7 +254,7 @@ fn lookups(trace: &Trace) -> Lookups {
         if hosts.name[row] != name {
             continue;
         }
-        let [Some(table), Some(ids)] = shapes(trace, hosts.inputs[row]) else {
+        let [Some(table), Some(ids)] = first_shapes(trace, hosts.inputs[row]) else {
             continue;
         };
         let (&[rows, width], &[batch, new]) = (table, ids) else {
@@ -231,7 +265,7 @@ fn lookups(trace: &Trace) -> Lookups {
         if rows == 0 || batch == 0 || new == 0 {
             continue;
         }
-        let of_table = found.entry(((rows, width), thread)).or_default();
+        let of_table = lookups.entry(((rows, width), thread)).or_default();
         of_table.push(ForwardPass {
             start: hosts.start[row],
             end,
@@ -239,22 +273,23 @@ fn lookups(trace: &Trace) -> Lookups {
             new,
             cached: 0,
             attentions: 0,
+            width,
             is_encoder: false,
         });
     }
-    for ((_, thread), rows) in &mut found {
-        rows.sort_by_key(|row| row.start);
+    for ((_, thread), rows) in &mut lookups {
+        sort_ascending(rows, |row| row.start);
         let starts: Vec<i64> = rows.iter().skip(1).map(|row| row.start).collect();
         let ends = starts.into_iter().chain(last_end.get(thread).copied());
         for (row, end) in rows.iter_mut().zip(ends) {
             row.end = end;
         }
     }
-    found
+    lookups
 }
 
-/// Counts the calls of attention of each pass. The answer is how many keys they meet.
-fn attention(trace: &Trace, thread: u32, passes: &mut [ForwardPass]) -> Vec<MetKeys> {
+/// Counts the calls of attention of each pass. Returns how many keys they meet.
+fn count_attention(trace: &Trace, thread: u32, passes: &mut [ForwardPass]) -> Vec<MetKeys> {
     let mut keys = vec![None; passes.len()];
     let Some(name) = trace.strings.find(ATTENTION) else {
         return keys;
@@ -267,7 +302,7 @@ fn attention(trace: &Trace, thread: u32, passes: &mut [ForwardPass]) -> Vec<MetK
         let Some(pass) = place.checked_sub(1) else {
             continue;
         };
-        let [Some(queries), Some(met)] = shapes(trace, hosts.inputs[row]) else {
+        let [Some(queries), Some(met)] = first_shapes(trace, hosts.inputs[row]) else {
             continue;
         };
         let (&[batch, _, new, _], &[_, _, met, _]) = (queries, met) else {
@@ -286,9 +321,131 @@ fn attention(trace: &Trace, thread: u32, passes: &mut [ForwardPass]) -> Vec<MetK
 }
 
 /// The first two arguments, where each is one tensor.
-fn shapes(trace: &Trace, inputs: InputsId) -> [Option<&[i64]>; 2] {
+fn first_shapes(trace: &Trace, inputs: InputsId) -> [Option<&[i64]>; 2] {
     let mut arguments = trace.inputs.arguments(inputs);
     [(); 2].map(|()| Some(arguments.next()?.tensors().next()?.dims))
+}
+
+/// Adds the passes of models with the same vocabulary and a narrower table, as a draft model has. A table without attention between
+/// lookups is a part of the same model.
+fn add_draft_passes(
+    trace: &Trace,
+    (table, thread): ((u64, u64), u32),
+    lookups: &Lookups,
+    passes: &mut Vec<ForwardPass>,
+) {
+    let others = lookups
+        .iter()
+        .filter(|((other, on), _)| *on == thread && other.0 == table.0 && other.1 < table.1);
+    for (_, drafts) in others {
+        let mut all: Vec<ForwardPass> = passes.iter().chain(drafts).copied().collect();
+        sort_ascending(&mut all, |pass| pass.start);
+        for place in 1..all.len() {
+            let next = all[place].start;
+            all[place - 1].end = next;
+        }
+        let mut counted = all.clone();
+        count_attention(trace, thread, &mut counted);
+        if counted.iter().all(|pass| pass.attentions > 0) {
+            *passes = all;
+        }
+    }
+}
+
+/// A call of attention in which tokens attend to each other alone.
+struct SelfAttention {
+    time: i64,
+    batch: u64,
+    tokens: u64,
+}
+
+/// Adds the passes of an encoder that looks no tokens up, such as one of sound: its tokens attend to each other, and the pass of the
+/// decoder that follows attends to as many.
+fn add_encoders(
+    trace: &Trace,
+    thread: u32,
+    passes: &mut Vec<ForwardPass>,
+    keys: &mut Vec<MetKeys>,
+) {
+    let calls = self_attention(trace, thread);
+    let mut added = Vec::new();
+    for (place, next) in passes.iter().enumerate() {
+        let before = place.checked_sub(1).map(|before| passes[before]);
+        let from = before.map_or(i64::MIN, |before| before.start);
+        let Some((_, tokens)) = keys[place].filter(|met| is_first_decoder_pass(next, *met)) else {
+            continue;
+        };
+        let own: Vec<&SelfAttention> = calls
+            .iter()
+            .filter(|call| from < call.time && call.time < next.start && call.tokens == tokens)
+            .collect();
+        // Tokens that were looked up are a pass already.
+        let is_known = before.is_some_and(|before| before.new == tokens);
+        let Some(first) = own.first().filter(|_| !is_known) else {
+            continue;
+        };
+        let encoder = ForwardPass {
+            start: module_start(trace, thread, first.time, from),
+            end: next.start,
+            batch: first.batch,
+            new: tokens,
+            cached: 0,
+            attentions: own.len() as u64,
+            width: next.width,
+            is_encoder: false,
+        };
+        added.push((place, encoder));
+    }
+    for (place, encoder) in added.into_iter().rev() {
+        if let Some(before) = place.checked_sub(1) {
+            passes[before].end = encoder.start;
+        }
+        passes.insert(place, encoder);
+        keys.insert(place, Some((encoder.new, encoder.new)));
+    }
+}
+
+/// Whether a pass meets its own new tokens alone, and elsewhere the more tokens of an encoder.
+fn is_first_decoder_pass(pass: &ForwardPass, (fewest, most): (u64, u64)) -> bool {
+    fewest == pass.new && most > fewest
+}
+
+fn self_attention(trace: &Trace, thread: u32) -> Vec<SelfAttention> {
+    let hosts = &trace.hosts;
+    let Some(name) = trace.strings.find(ATTENTION) else {
+        return Vec::new();
+    };
+    let rows = (0..hosts.len())
+        .filter(|&row| hosts.name[row] == name && hosts.thread[row] == ThreadId(thread));
+    rows.filter_map(|row| {
+        let [Some(&[batch, _, tokens, _]), Some(&[_, _, met, _])] =
+            first_shapes(trace, hosts.inputs[row])
+        else {
+            return None;
+        };
+        (tokens == met && tokens > 1).then_some(SelfAttention {
+            time: hosts.start[row],
+            batch: u64::try_from(batch).ok()?,
+            tokens: u64::try_from(tokens).ok()?,
+        })
+    })
+    .collect()
+}
+
+/// When the outermost module that runs at a time began, of those that began after `from`; the time itself where no modules were recorded.
+fn module_start(trace: &Trace, thread: u32, time: i64, from: i64) -> i64 {
+    let hosts = &trace.hosts;
+    let is_around = |row: &usize| {
+        let start = hosts.start[*row];
+        hosts.thread[*row] == ThreadId(thread)
+            && hosts.kind[*row] == HostKind::PYTHON
+            && from < start
+            && start <= time
+            && time < start.saturating_add(hosts.duration[*row])
+            && module_name(trace.text(hosts.name[*row])).is_some()
+    };
+    let mut around = (0..hosts.len()).filter(is_around);
+    around.next().map_or(time, |row| hosts.start[row])
 }
 
 /// A decoder behind an encoder meets the keys of the encoder's tokens in every pass, and those of its own cache, which begins empty: only
@@ -298,14 +455,20 @@ fn leave_cross_attention(passes: &mut [ForwardPass], keys: &mut [MetKeys]) {
     for place in 0..passes.len() {
         let next = passes.get(place + 1).zip(keys.get(place + 1));
         let pass = passes[place];
-        if pass.new > 1 {
-            let is_encoder = |(next, met): (&ForwardPass, &MetKeys)| {
-                next.new == 1 && *met == Some((1, pass.new))
-            };
-            passes[place].is_encoder = next.is_some_and(is_encoder);
-            encoded = passes[place].is_encoder.then_some(pass.new);
-        } else if let (Some(_), Some((fewest, _))) = (encoded, keys[place]) {
-            keys[place] = Some((fewest, fewest));
+        let is_encoder = |(next, met): (&ForwardPass, &MetKeys)| {
+            met.is_some_and(|met| is_first_decoder_pass(next, met) && met.1 == pass.new)
+        };
+        if pass.new > 1 && next.is_some_and(is_encoder) {
+            passes[place].is_encoder = true;
+            encoded = Some(pass.new);
+        } else if let (Some(tokens), Some((fewest, most))) = (encoded, keys[place]) {
+            // A cache may have grown beyond the tokens of the encoder.
+            let own = if fewest == tokens { most } else { fewest };
+            if pass.new > 1 && most != tokens {
+                encoded = None;
+            } else {
+                keys[place] = Some((own, own));
+            }
         }
     }
 }
@@ -332,7 +495,7 @@ fn fill_caches(passes: &mut [ForwardPass], keys: &[MetKeys]) {
 
 #[cfg(test)]
 mod tests {
-    use llmprof_record::trace::{Host, HostKind, RawInputs, TraceBuilder};
+    use llmprof_record::trace::{Host, RawInputs, TraceBuilder};
 
     use super::*;
 
@@ -360,8 +523,8 @@ mod tests {
     }
 
     fn shapes_of(trace: &Trace) -> Vec<(u64, u64, u64)> {
-        let found = ForwardPasses::of(trace).unwrap();
-        let passes = found.passes.iter();
+        let forward = ForwardPasses::of_trace(trace).unwrap();
+        let passes = forward.passes.iter();
         passes
             .map(|pass| (pass.batch, pass.new, pass.cached))
             .collect()
@@ -379,11 +542,11 @@ mod tests {
             (210, ATTENTION, "[[2, 4, 1, 16], [2, 1, 10, 16]]"),
         ]);
         assert_eq!(shapes_of(&trace), [(2, 8, 0), (2, 1, 8), (2, 1, 9)]);
-        let found = ForwardPasses::of(&trace).unwrap();
-        assert!(found.generate());
-        assert_eq!(found.passes[1].attentions, 2);
-        assert_eq!((found.passes[0].end, found.passes[2].end), (100, 215));
-        assert_eq!(found.within(50, 200).len(), 1);
+        let forward = ForwardPasses::of_trace(&trace).unwrap();
+        assert!(forward.generate_text());
+        assert_eq!(forward.passes[1].attentions, 2);
+        assert_eq!((forward.passes[0].end, forward.passes[2].end), (100, 215));
+        assert_eq!(forward.begun_within(50, 200).len(), 1);
     }
 
     #[test]
@@ -422,10 +585,10 @@ mod tests {
             shapes_of(&trace),
             [(1, 7, 0), (1, 1, 0), (1, 1, 1), (1, 1, 2)]
         );
-        let found = ForwardPasses::of(&trace).unwrap();
-        assert!(found.generate());
-        assert_eq!(found.decoder_passes(), 3);
-        let phases = found.phases(&trace);
+        let forward = ForwardPasses::of_trace(&trace).unwrap();
+        assert!(forward.generate_text());
+        assert_eq!(forward.decoder_passes(), 3);
+        let phases = forward.to_phases(&trace);
         let names = phases.windows.iter();
         let names: Vec<&str> = names
             .map(|window| phases.names[window.name].as_str())
@@ -434,7 +597,7 @@ mod tests {
     }
 
     fn names_of(trace: &Trace) -> Vec<(String, bool)> {
-        let phases = ForwardPasses::of(trace).unwrap().phases(trace);
+        let phases = ForwardPasses::of_trace(trace).unwrap().to_phases(trace);
         let windows = phases.windows.iter();
         windows
             .map(|window| (phases.names[window.name].clone(), window.is_whole))
@@ -503,7 +666,81 @@ mod tests {
     #[test]
     fn without_attention_nothing_has_a_kv_cache() {
         let trace = trace_of_passes(&[(0, 1, 0), (0, 1, 0), (0, 1, 0)]);
-        assert!(!ForwardPasses::of(&trace).unwrap().generate());
+        assert!(!ForwardPasses::of_trace(&trace).unwrap().generate_text());
+    }
+
+    fn phase_names(trace: &Trace) -> Vec<String> {
+        let found = ForwardPasses::of_trace(trace).unwrap();
+        let phases = found.to_phases(trace);
+        let windows = phases.windows.iter();
+        windows
+            .map(|window| phases.names[window.name].clone())
+            .collect()
+    }
+
+    /// An encoder of sound looks no tokens up; each clip has one, and a decoder that begins with an empty cache.
+    #[test]
+    fn each_encoder_of_sound_is_a_pass() {
+        let crossed = "[[1, 4, 1, 16], [1, 4, 50, 16]]";
+        let mut calls = Vec::new();
+        for clip in 0..2 {
+            let start = 1000 * clip;
+            calls.push((
+                start,
+                ATTENTION,
+                "[[1, 4, 50, 16], [1, 4, 50, 16]]".to_owned(),
+            ));
+            for step in 1..4 {
+                let start = start + 100 * step;
+                let own = format!("[[1, 4, 1, 16], [1, 4, {step}, 16]]");
+                calls.push((start, LOOKUP, "[[1000, 64], [1, 1]]".to_owned()));
+                calls.push((start + 10, ATTENTION, own));
+                calls.push((start + 20, ATTENTION, crossed.to_owned()));
+            }
+        }
+        let calls: Vec<(i64, &str, &str)> = calls
+            .iter()
+            .map(|(start, name, dims)| (*start, *name, dims.as_str()))
+            .collect();
+        let trace = trace(&calls);
+        let clip = ["encoder", "prefill", STEP, STEP];
+        assert_eq!(phase_names(&trace), [clip, clip].concat());
+        let found = ForwardPasses::of_trace(&trace).unwrap();
+        assert_eq!(found.decoder_passes(), 6);
+        assert_eq!((found.passes[3].end, found.passes[4].start), (1000, 1000));
+    }
+
+    /// A draft model has a narrower table of the same tokens; a table without attention is none of a model.
+    #[test]
+    fn passes_of_a_draft_model_are_counted_apart() {
+        let mut calls = Vec::new();
+        for step in 0..3_i64 {
+            let start = 200 * step;
+            let (new, keys) = if step == 0 { (8, 8) } else { (2, 8 + step) };
+            for (start, width) in [(start, 32), (start + 100, 64)] {
+                calls.push((start, LOOKUP, format!("[[1000, {width}], [1, {new}]]")));
+                calls.push((start + 5, LOOKUP, format!("[[1000, 8], [1, {new}]]")));
+                let shapes = format!("[[1, 4, {new}, 16], [1, 4, {keys}, 16]]");
+                calls.push((start + 10, ATTENTION, shapes));
+            }
+        }
+        let calls: Vec<(i64, &str, &str)> = calls
+            .iter()
+            .map(|(start, name, dims)| (*start, *name, dims.as_str()))
+            .collect();
+        let trace = trace(&calls);
+        assert_eq!(
+            phase_names(&trace),
+            [
+                "prefill (1 layer)",
+                "prefill",
+                "multi-token pass (1 layer)",
+                CONTINUED_PASS,
+                "multi-token pass (1 layer)",
+                CONTINUED_PASS,
+            ]
+        );
+        assert_eq!(ForwardPasses::of_trace(&trace).unwrap().decoder_passes(), 6);
     }
 
     /// A decoder that runs over all of its tokens again in every pass, with the keys of an encoder beside its own.
@@ -522,16 +759,16 @@ mod tests {
             .iter()
             .map(|(start, name, dims)| (*start, *name, dims.as_str()))
             .collect();
-        let found = ForwardPasses::of(&trace(&calls)).unwrap();
-        assert!(!found.generate(), "{found:?}");
+        let forward = ForwardPasses::of_trace(&trace(&calls)).unwrap();
+        assert!(!forward.generate_text(), "{forward:?}");
     }
 
     /// The same where the decoder attends to its own tokens by another operator, so that only the keys of the encoder are shown.
     #[test]
     fn keys_of_one_length_are_no_cache() {
         let trace = trace_of_passes(&[(0, 20, 0), (2, 1, 20), (2, 2, 20), (2, 3, 20)]);
-        let found = ForwardPasses::of(&trace).unwrap();
-        assert!(!found.generate(), "{found:?}");
+        let forward = ForwardPasses::of_trace(&trace).unwrap();
+        assert!(!forward.generate_text(), "{forward:?}");
     }
 
     #[test]
@@ -549,15 +786,15 @@ mod tests {
             (10, ATTENTION, "[[1, 4, 256, 16], [1, 4, 256, 16]]"),
             (20, ATTENTION, "[[1, 4, 8, 16], [1, 4, 8, 16]]"),
         ]);
-        let found = ForwardPasses::of(&trace).unwrap();
-        assert_eq!((found.passes.len(), found.passes[0].attentions), (1, 1));
+        let forward = ForwardPasses::of_trace(&trace).unwrap();
+        assert_eq!((forward.passes.len(), forward.passes[0].attentions), (1, 1));
         // One pass over a text may be that of an encoder.
-        assert!(!found.generate());
+        assert!(!forward.generate_text());
     }
 
     #[test]
     fn without_shapes_there_are_none() {
-        assert!(ForwardPasses::of(&trace(&[(0, LOOKUP, "")])).is_none());
-        assert!(ForwardPasses::of(&trace(&[(0, LOOKUP, "[[10, 4], [7]]")])).is_none());
+        assert!(ForwardPasses::of_trace(&trace(&[(0, LOOKUP, "")])).is_none());
+        assert!(ForwardPasses::of_trace(&trace(&[(0, LOOKUP, "[[10, 4], [7]]")])).is_none());
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct ForwardPass {
     pub(crate) cached: u64,
     /// Calls of attention; 0 where the model does not call PyTorch's.
     pub(crate) attentions: u64,
+    /// Width of the table that the tokens were looked up in: that of a draft model is another one.
+    pub(crate) width: u64,
     /// Whether it is the encoder's: the tokens after it are attended to by a decoder that begins with an empty cache.
     pub(crate) is_encoder: bool,
 }
@@ -23,6 +25,11 @@ pub(crate) struct ForwardPass {
 impl ForwardPass {
     pub(crate) fn is_decode(&self) -> bool {
         self.new == 1 && self.cached > 0
+    }
+
+    /// Width and layers of the model that ran.
+    pub(crate) fn model(&self) -> (u64, u64) {
+        (self.width, self.attentions)
     }
 
     /// Tokens of each sequence in the KV cache after the pass.

@@ -1,22 +1,22 @@
 //! Steps that are not ranges themselves: intervals that end with an optimizer's step, and calls of the outermost modules.
 
+use crate::thresholds::{FIRST_STEP_MAX_RATIO, OPTIMIZER_TURNS_MAX};
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::trace::{HostKind, StrId, ThreadId, Trace};
 use llmprof_units::stats::percentile;
 use rustc_hash::FxHashMap;
 
-use super::{PhaseSource, Phases, TRAINING_STEP};
+use super::unused_passes::UnusedPasses;
+use super::{FORWARD_ONLY, PhaseSource, Phases, TRAINING_STEP};
 use crate::labels::is_annotation;
 use crate::program::{OPTIMIZER_STEP, backward_starts, module_class};
-use crate::thresholds::FIRST_STEP_MAX_RATIO;
 use crate::timeline::nesting::module_name;
 
 /// Steps of training: each ends where `Optimizer.step` does, and the next begins there. Of several optimizers the one that
 /// steps last ends a step. Nothing where fewer than two steps were recorded.
 pub(super) fn optimizer_steps(trace: &Trace) -> Option<Phases> {
-    let (thread, mut ends) = optimizer_ends(trace)?;
-    ends.dedup();
-    let ends = last_of_iterations(trace, &ends);
+    let (thread, steps) = optimizer_ends(trace)?;
+    let ends = last_of_iterations(trace, &steps);
     if ends.len() < 2 {
         return None;
     }
@@ -30,31 +30,59 @@ pub(super) fn optimizer_steps(trace: &Trace) -> Option<Phases> {
         .collect();
     lengths.sort_by(f64::total_cmp);
     let usual = percentile(&lengths, 0.5);
-    if let Some(start) = first.filter(|&start| start < ends[0]) {
-        let is_long = ends[0].saturating_sub(start) as f64 > FIRST_STEP_MAX_RATIO * usual;
-        if is_long {
+    let mut steps: Vec<(i64, i64)> = ends.windows(2).map(|pair| (pair[0], pair[1])).collect();
+    let before = first.filter(|&start| start < ends[0]);
+    if let Some(start) = before {
+        steps.insert(0, (start, ends[0]));
+    }
+    let passes = UnusedPasses::of(trace, thread, &steps);
+    for (number, &(start, end)) in steps.iter().enumerate() {
+        let begin = passes.end_within((start, end));
+        let length = end.saturating_sub(begin.unwrap_or(start));
+        let is_first = number == 0 && before.is_some();
+        if is_first && length as f64 > FIRST_STEP_MAX_RATIO * usual {
             let left_out = Issue::info(IssueCode::AnalysisFirstStepLong);
             phases.issues.push(
                 left_out
-                    .with("first_ns", ends[0].saturating_sub(start))
+                    .with("first_ns", length)
                     .with("usual_ns", usual.round() as i64),
             );
-        } else {
-            phases.push(TRAINING_STEP, start, ends[0]);
+            continue;
         }
+        if let Some(begin) = begin {
+            phases.push(FORWARD_ONLY, start, begin);
+        }
+        phases.push(TRAINING_STEP, begin.unwrap_or(start), end);
     }
-    for pair in ends.windows(2) {
-        phases.push(TRAINING_STEP, pair[0], pair[1]);
+    if let Some((start, end)) = ends.last().and_then(|&end| passes.after(end)) {
+        phases.push(FORWARD_ONLY, start, end);
     }
     Some(phases)
 }
 
-/// Optimizers that take turns in one iteration: those of a GAN, of an actor and a critic.
-const OPTIMIZERS_MAX: usize = 4;
-
-/// The last step of each iteration, where optimizers of one name take turns: gradients before their steps then are those of other layers,
-/// and alike every few steps. Other ops do not count: a program may print its loss every few steps. The first iteration is not compared.
-fn last_of_iterations(trace: &Trace, ends: &[i64]) -> Vec<i64> {
+/// The last step of each iteration, where optimizers take turns: their names then return every few steps. Where those of one name take
+/// turns, gradients before their steps are those of other layers, and alike every few steps. Other ops do not count: a program may print
+/// its loss every few steps. The first iteration is not compared. Where nothing returns, the optimizer with most steps ends iterations.
+fn last_of_iterations(trace: &Trace, steps: &[(i64, StrId)]) -> Vec<i64> {
+    let names_return = |steps: &[(i64, StrId)], turns: usize| {
+        let mut pairs = steps.iter().zip(steps.get(turns..).unwrap_or_default());
+        (turns == 1 || steps.len() >= 2 * turns) && pairs.all(|(a, b)| a.1 == b.1)
+    };
+    let mut turns = 1..=OPTIMIZER_TURNS_MAX;
+    if !turns.any(|turns| names_return(steps, turns)) {
+        let count = |name: StrId| steps.iter().filter(|step| step.1 == name).count();
+        let most = steps
+            .iter()
+            .map(|step| step.1)
+            .max_by_key(|&name| (count(name), name));
+        let own: Vec<_> = steps
+            .iter()
+            .copied()
+            .filter(|step| Some(step.1) == most)
+            .collect();
+        return last_of_iterations(trace, &own);
+    }
+    let ends: Vec<i64> = steps.iter().map(|step| step.0).collect();
     let backward = backward_starts(trace);
     let begun = |time: i64| backward.partition_point(|&start| start < time);
     let ops: Vec<usize> = ends
@@ -65,12 +93,10 @@ fn last_of_iterations(trace: &Trace, ends: &[i64]) -> Vec<i64> {
         let later = ops.get(*steps..).unwrap_or_default();
         later.len() >= 2 * steps && later.iter().zip(&later[*steps..]).all(|(a, b)| a == b)
     };
-    let turns = (1..=OPTIMIZERS_MAX).find(repeats_after).unwrap_or(1);
-    ends.iter()
-        .copied()
-        .skip(turns - 1)
-        .step_by(turns)
-        .collect()
+    let mut returning = (1..=OPTIMIZER_TURNS_MAX).filter(|&turns| names_return(steps, turns));
+    let shortest = returning.clone().next().unwrap_or(1);
+    let turns = returning.find(repeats_after).unwrap_or(shortest);
+    ends.into_iter().skip(turns - 1).step_by(turns).collect()
 }
 
 /// The ends of all steps of optimizers, by time.
@@ -83,13 +109,19 @@ pub(super) fn all_optimizer_ends(trace: &Trace) -> Vec<i64> {
     ends
 }
 
-/// The ends of the steps of one optimizer on the thread with most of them, by time.
-fn optimizer_ends(trace: &Trace) -> Option<(ThreadId, Vec<i64>)> {
-    let found = ends_by_optimizer(trace);
-    let (key, ends) = found
-        .into_iter()
+/// The ends of the steps of optimizers on the thread on which one has most of them, by time, with their names.
+fn optimizer_ends(trace: &Trace) -> Option<(ThreadId, Vec<(i64, StrId)>)> {
+    let ends_by_name = ends_by_optimizer(trace);
+    let ((thread, _), _) = ends_by_name
+        .iter()
         .max_by_key(|(key, ends)| (ends.len(), ends.last().copied(), std::cmp::Reverse(*key)))?;
-    Some((key.0, ends))
+    let own = ends_by_name.iter().filter(|((on, _), _)| on == thread);
+    let mut steps: Vec<(i64, StrId)> = own
+        .flat_map(|((_, name), ends)| ends.iter().map(|&end| (end, *name)))
+        .collect();
+    steps.sort_unstable();
+    steps.dedup();
+    Some((*thread, steps))
 }
 
 /// The ends of the steps of each optimizer and thread, by time.
@@ -101,12 +133,12 @@ fn ends_by_optimizer(trace: &Trace) -> Vec<((ThreadId, StrId), Vec<i64>)> {
             .entry(name)
             .or_insert_with(|| trace.text(name).starts_with(OPTIMIZER_STEP))
     };
-    let mut found: FxHashMap<(ThreadId, StrId), Vec<i64>> = FxHashMap::default();
+    let mut ends_by_name: FxHashMap<(ThreadId, StrId), Vec<i64>> = FxHashMap::default();
     for row in 0..ranges.len() {
         if is_annotation(ranges.kind[row]) && is_step(ranges.name[row]) {
             let end = ranges.start[row].saturating_add(ranges.duration[row]);
             let key = (ranges.thread[row], ranges.name[row]);
-            found.entry(key).or_default().push(end);
+            ends_by_name.entry(key).or_default().push(end);
         }
     }
     // Older versions of Kineto write ranges as operators.
@@ -114,14 +146,14 @@ fn ends_by_optimizer(trace: &Trace) -> Vec<((ThreadId, StrId), Vec<i64>)> {
         if hosts.kind[row] == HostKind::OPERATOR && is_step(hosts.name[row]) {
             let end = hosts.start[row].saturating_add(hosts.duration[row]);
             let key = (hosts.thread[row], hosts.name[row]);
-            found.entry(key).or_default().push(end);
+            ends_by_name.entry(key).or_default().push(end);
         }
     }
-    let mut found: Vec<_> = found.into_iter().collect();
-    for (_, ends) in &mut found {
+    let mut ends_by_name: Vec<_> = ends_by_name.into_iter().collect();
+    for (_, ends) in &mut ends_by_name {
         ends.sort_unstable();
     }
-    found
+    ends_by_name
 }
 
 /// Calls of the outermost modules, by class. Nothing where none were recorded.

@@ -1,6 +1,7 @@
 //! The phases of a trace: from annotations, else from patterns of launches, else one phase.
 
 mod annotations;
+mod compiled;
 mod cut;
 pub(crate) mod engine;
 pub(crate) mod forward;
@@ -8,34 +9,44 @@ pub(crate) mod forward_pass;
 mod marks;
 mod pass_ranges;
 pub(crate) mod processes;
+mod unused_passes;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::run::is_graph_capture;
 use llmprof_record::trace::Trace;
 use llmprof_theory::Step;
+use llmprof_units::stats::upper_median;
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::annotations::annotated;
+use self::annotations::annotated_phases;
 use self::forward::ForwardPasses;
 use crate::labels::{
     PROFILER_STEP, STEP, own_name, phase_of_name, profiler_step, ranges_of, xla_module,
 };
 use crate::program::{Program, backward_starts};
+use crate::row_order::sort_descending;
 use crate::steps;
 use crate::steps::Repetition;
-use crate::thresholds::{DEVICE_PACE_MIN_SHARE, PHASES_COVERED_MIN_SHARE, RANGE_NAMES_MAX};
+use crate::thresholds::{
+    CONCURRENT_RANGES_NAMED_MAX, DEVICE_PACE_MIN_SHARE, DEVICES_MAX, PHASES_COVERED_MIN_SHARE,
+    RANGE_NAMES_MAX, RANGE_OVERLAP_MAX_SHARE,
+};
 use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
 use crate::timeline::extent::host_span;
-use crate::timeline::intervals::add;
-use crate::timeline::launch_times::LaunchTimes;
+use crate::timeline::intervals::{add_saturating, union_length};
+use crate::timeline::launch_times::EventLaunchTimes;
 use crate::timeline::slices;
 
 /// The name of steps of training that a profiler or an optimizer marks.
 pub(crate) const TRAINING_STEP: &str = "training step";
 /// The name of steps that compute gradients, and leave the weights to a later one.
 pub(crate) const ACCUMULATION_STEP: &str = "accumulation step";
+/// The name of forward passes between steps of training whose results no backward op uses, such as those of an evaluation.
+pub(crate) const FORWARD_ONLY: &str = "forward without backward";
 /// The name of a sequence of launches that repeats, of which nothing says what it is.
 pub(crate) const REPETITION: &str = "repetition";
 
@@ -49,7 +60,8 @@ pub(crate) fn marked_steps(trace: &Trace) -> Vec<(Option<u64>, i64, i64)> {
     if steps.is_empty()
         && let Some(phases) = self::marks::optimizer_steps(trace)
     {
-        let windows = phases.windows.iter();
+        let is_step = |window: &&TraceWindow| phases.names[window.name] == TRAINING_STEP;
+        let windows = phases.windows.iter().filter(is_step);
         steps.extend(windows.map(|window| (None, window.start, window.end)));
     }
     steps.sort_by_key(|(_, start, end)| (*start, *end));
@@ -76,10 +88,10 @@ pub enum PhaseSource {
 
 /// An interval of time that belongs to one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Window {
-    /// When it begins, ns.
+pub(crate) struct TraceWindow {
+    /// Begin of the window, ns.
     pub(crate) start: i64,
-    /// When it ends, ns.
+    /// End of the window, ns.
     pub(crate) end: i64,
     /// The number of its name in [`Phases::names`].
     pub(crate) name: usize,
@@ -96,7 +108,7 @@ pub(crate) struct Window {
 /// The phases of a trace: intervals of time in order, which do not overlap but where each is of one device.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Phases {
-    /// How they are known.
+    /// Where the phases come from.
     pub(crate) source: PhaseSource,
     /// Whether names are those of text generation, which the program is proven to do.
     pub(crate) are_generation: bool,
@@ -105,11 +117,11 @@ pub(crate) struct Phases {
     /// The names, in order of first use.
     pub(crate) names: Vec<String>,
     /// The intervals, in order of time. Where the device works on after the host has left a range, they are those of the device.
-    pub(crate) windows: Vec<Window>,
+    pub(crate) windows: Vec<TraceWindow>,
     /// What engines state of their steps; windows have numbers of these.
     pub(crate) steps: Vec<Step>,
     /// For each window the range of the host in which its work was launched, where that is another time.
-    launched: Option<Vec<Window>>,
+    launched: Option<Vec<TraceWindow>>,
     /// Where only slices were recorded, how long the intervals of each name were in all, ns; names that came with the cut
     /// have none.
     pub(crate) spans: Option<Vec<i64>>,
@@ -123,7 +135,7 @@ pub(crate) struct Phases {
     pub(crate) issues: Vec<Issue>,
 }
 
-/// Windows of one device.
+/// The windows that one device works in, where devices run apart.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct DeviceWindows {
     /// Numbers of the windows, in order.
@@ -140,7 +152,11 @@ impl EventWindows {
     /// which it began.
     ///
     /// Where the trace has launches, an event without one was launched before the recording began: it belongs to nothing.
-    pub(crate) fn of(events: &DeviceEvents, launched: &LaunchTimes, phases: &Phases) -> Self {
+    pub(crate) fn of_events(
+        events: &DeviceEvents,
+        launched: &EventLaunchTimes,
+        phases: &Phases,
+    ) -> Self {
         let window = |(index, event): (usize, &DeviceEvent)| {
             if phases.are_of_devices() {
                 let launch = launched.or_start(index, event.start);
@@ -155,7 +171,7 @@ impl EventWindows {
         Self(events.all().iter().enumerate().map(window).collect())
     }
 
-    pub(crate) fn get(&self, index: usize) -> Option<usize> {
+    pub(crate) fn window_of(&self, index: usize) -> Option<usize> {
         self.0[index]
     }
 }
@@ -167,7 +183,7 @@ impl Phases {
     pub(crate) fn resolve(
         trace: &Trace,
         events: &DeviceEvents,
-        launched: &LaunchTimes,
+        launched: &EventLaunchTimes,
         steps: &[Repetition],
         shown: Option<&ForwardPasses>,
         program: &Program,
@@ -180,20 +196,21 @@ impl Phases {
                 None
             }
         };
-        let named =
-            |name_of: fn(&str) -> Option<String>| annotated(trace, events, launched, name_of);
+        let named = |name_of: fn(&str) -> Option<String>| {
+            annotated_phases(trace, events, launched, name_of)
+        };
         let generates = program.generates_text();
-        let is_sliced = slices::of(trace).is_some();
+        let is_sliced = slices::recorded_slices(trace).is_some();
         let generation = || {
             let named = || named(phase_of_name).filter(Phases::says_more_than_warmup);
-            let phases = named().or_else(|| shown.map(|passes| passes.phases(trace)))?;
+            let phases = named().or_else(|| shown.map(|passes| passes.to_phases(trace)))?;
             Some(Self {
                 are_generation: true,
                 ..phases
             })
         };
         let own_ranges = || named(own_name).filter(|phases| phases.names.len() <= RANGE_NAMES_MAX);
-        let mut phases = engine::labelled(trace, events, launched)
+        let mut phases = engine::engine_phases(trace, events, launched)
             .and_then(&mut covering)
             .or_else(|| generates.then(generation).flatten())
             .or_else(|| named(profiler_step))
@@ -206,11 +223,14 @@ impl Phases {
             })
             .or_else(|| named(xla_module))
             .or_else(own_ranges)
+            .or_else(|| compiled::calls(trace).filter(|found| found.covers(events, launched)))
             .or_else(|| {
-                marks::outermost_modules(trace).filter(|found| found.covers(events, launched))
+                marks::outermost_modules(trace).filter(|phases| phases.covers(events, launched))
             })
-            .or_else(|| inferred(steps).filter(|found| is_sliced || found.covers(events, launched)))
-            .unwrap_or_else(|| whole(trace, events));
+            .or_else(|| {
+                inferred_phases(steps).filter(|phases| is_sliced || phases.covers(events, launched))
+            })
+            .unwrap_or_else(|| whole_trace(trace, events));
         phases.issues.extend(dropped);
         if phases.by_host_range() && !launched.are_known {
             phases
@@ -218,23 +238,28 @@ impl Phases {
                 .push(Issue::warning(IssueCode::AnalysisNoLaunches));
         }
         if phases.by_host_range() && !is_sliced {
-            let cut = cut::clip(&mut phases, trace, events);
+            let cut = cut::clip_last_window(&mut phases, trace, events);
             phases.issues.extend(cut);
-            phases.follow_device(events, launched);
+            if let Err(concurrent) = phases.follow_devices(events, launched) {
+                let issues = std::mem::take(&mut phases.issues);
+                phases = whole_trace(trace, events);
+                phases.issues = issues;
+                phases.issues.extend(concurrent);
+            }
         }
         // Ranges begin and end where the program says so; forward passes by shapes end with the recording.
         if phases.source == PhaseSource::Shapes && phases.launched.is_none() && !is_sliced {
-            phases.clip(events, launched);
+            phases.clip_to_device(events, launched);
         }
         // The capture of graphs executes nothing, and has no kernels to miss.
         if phases.by_host_range() && !is_sliced && !is_graph_capture(trace) {
-            let cut = cut::mark(&mut phases, trace, events);
+            let cut = cut::mark_missing_kernels(&mut phases, trace, events);
             phases.issues.extend(cut);
         }
-        if let Some(slices) = slices::of(trace) {
+        if let Some(slices) = slices::recorded_slices(trace) {
             let named = ranges_of(trace, STEP);
             if named.is_empty() {
-                phases.keep_recorded(&slices, &steps::launched(steps), by_pattern);
+                phases.keep_recorded(&slices, &steps::launched_steps(steps), by_pattern);
             } else {
                 phases.keep_recorded(&slices, &named, |_| Some(STEP));
             }
@@ -242,28 +267,26 @@ impl Phases {
         if program.is_training() {
             phases.name_training(trace);
             if phases.source == PhaseSource::Inferred && !is_sliced {
-                phases.close_gaps(events);
+                phases.close_gaps();
             }
         }
         phases
     }
 
     /// Lets each repetition begin where the one before it ended. A loop of training repeats everything it does: what lies between two
-    /// backward passes belongs to an iteration, though it launches the kernels of other steps too.
-    fn close_gaps(&mut self, events: &DeviceEvents) {
-        let Some((first, _)) = events.span() else {
-            return;
-        };
-        let mut reached = first;
-        for window in &mut self.windows {
+    /// backward passes belongs to an iteration, though it launches the kernels of other steps too. What lies before the first is the
+    /// start of the program.
+    fn close_gaps(&mut self) {
+        for place in 1..self.windows.len() {
+            let reached = self.windows[place - 1].end;
+            let window = &mut self.windows[place];
             window.start = reached.min(window.start);
-            reached = window.end;
         }
     }
 
     /// One phase where processes with ranges share a device: no range says what the device does.
-    pub(crate) fn of_shared_device(trace: &Trace, events: &DeviceEvents) -> Self {
-        let mut phases = whole(trace, events);
+    pub(crate) fn of_gpu_shared(trace: &Trace, events: &DeviceEvents) -> Self {
+        let mut phases = whole_trace(trace, events);
         let shared = Issue::warning(IssueCode::AnalysisStepsOfProcesses);
         phases.issues.push(shared);
         phases
@@ -301,7 +324,7 @@ impl Phases {
     ) {
         let mut spans = vec![0_i64; self.names.len()];
         for window in &self.windows {
-            add(
+            add_saturating(
                 &mut spans[window.name],
                 window.end.saturating_sub(window.start),
             );
@@ -310,7 +333,7 @@ impl Phases {
         self.keep_plain(slices, steps, &name_of);
         for window in std::mem::take(&mut self.windows) {
             let (start, end) = (window.start, window.end);
-            if slices::hold(slices, (start, end)) {
+            if slices::hold_all(slices, (start, end)) {
                 self.windows.push(window);
                 continue;
             }
@@ -318,12 +341,12 @@ impl Phases {
             let first = steps.partition_point(|step| step.0 < start);
             let inside = steps[first..].iter().take_while(|step| step.1 <= end);
             let mut whole = inside
-                .filter(|step| slices::hold(slices, **step))
+                .filter(|step| slices::hold_all(slices, **step))
                 .filter_map(|&step| Some((name?, step)))
                 .peekable();
             if whole.peek().is_none() {
-                let parts = slices::inside(slices, (start, end));
-                self.windows.extend(parts.map(|(start, end)| Window {
+                let parts = slices::recorded_parts(slices, (start, end));
+                self.windows.extend(parts.map(|(start, end)| TraceWindow {
                     start,
                     end,
                     is_whole: false,
@@ -346,10 +369,11 @@ impl Phases {
         for (number, name) in self.names.iter().enumerate() {
             let own = self.windows.iter().filter(|window| window.name == number);
             let own: Vec<(i64, i64)> = own.map(|window| (window.start, window.end)).collect();
-            self.plain.insert(name.clone(), slices::apart(slices, &own));
+            self.plain
+                .insert(name.clone(), slices::lengths_apart(slices, &own));
         }
         // Steps that a pattern shows lie inside of slices: of them nothing is left here.
-        let plain = slices::apart(slices, steps);
+        let plain = slices::lengths_apart(slices, steps);
         let step = self.names.iter().find_map(|name| name_of(name));
         if let Some(step) = step.filter(|_| !plain.is_empty()) {
             self.plain.insert(step.to_owned(), plain);
@@ -359,11 +383,11 @@ impl Phases {
     /// Says what a sequence of launches that repeats is; false where there is none. A model that agrees with the trace says so.
     pub(crate) fn name_repetitions(&mut self, name: &str) -> bool {
         let is_inferred = self.source == PhaseSource::Inferred && !self.are_generation;
-        let found = self.names.iter_mut().find(|known| *known == REPETITION);
-        let Some(known) = found.filter(|_| is_inferred) else {
+        let repetition = self.names.iter_mut().find(|known| *known == REPETITION);
+        let Some(repetition) = repetition.filter(|_| is_inferred) else {
             return false;
         };
-        name.clone_into(known);
+        name.clone_into(repetition);
         self.are_generation = true;
         true
     }
@@ -374,7 +398,7 @@ impl Phases {
     }
 
     /// The windows that concern a device, in order.
-    pub(crate) fn windows_on(&self, device: u32) -> impl Iterator<Item = &Window> {
+    pub(crate) fn windows_on(&self, device: u32) -> impl Iterator<Item = &TraceWindow> {
         let windows = self.windows.iter();
         windows.filter(move |window| window.device.is_none_or(|own| own == device))
     }
@@ -420,62 +444,71 @@ impl Phases {
     /// Lets the windows follow the device where the program is asynchronous: where the device ends most of its work after the host has
     /// left the range that it was launched in. Where the clocks disagree, only those of the device tell anything.
     ///
-    /// A window is then the time from the first device event of a range to that of the next; a pause that is longer than the
-    /// work before it belongs to no window. Ranges without device events have none.
-    fn follow_device(&mut self, events: &DeviceEvents, launched: &LaunchTimes) {
-        let mut spans: Vec<Option<(i64, i64)>> = vec![None; self.windows.len()];
-        let mut times = vec![0_i64; self.windows.len()];
+    /// A window is then the time from the first device event of a range, or the end of the range before it, to the first one of the
+    /// next; a pause that is longer than the work before it, or mostly filled by work of no range, belongs to no window. Ranges
+    /// without device events have none. Fails where ranges run at once on streams of their own: no time is that of one of them.
+    fn follow_device(
+        &mut self,
+        events: &DeviceEvents,
+        launched: &EventLaunchTimes,
+        device: Option<u32>,
+    ) -> Result<(), Vec<Issue>> {
+        let mut works: Vec<RangeWork> = vec![RangeWork::default(); self.windows.len()];
+        let mut between: Vec<(i64, i64)> = Vec::new();
         for (index, event) in events.all().iter().enumerate() {
-            if let Some(window) = launched.get(index).and_then(|time| self.at(time)) {
-                let span = spans[window].get_or_insert((event.start, event.end));
-                *span = (span.0.min(event.start), span.1.max(event.end));
-                add(&mut times[window], event.duration());
+            if device.is_some_and(|device| device != event.device) {
+                continue;
+            }
+            match launched.get(index).map(|time| self.at(time)) {
+                Some(Some(window)) => works[window].add(event),
+                Some(None) => between.push((event.start, event.end)),
+                None => {}
             }
         }
+        between.sort_unstable();
         // A range of a few small kernels, such as one that prepares the inputs, says little.
         let (mut later, mut all) = (0_i64, 0_i64);
-        let mut with_work: Vec<(Window, (i64, i64))> = Vec::new();
-        for ((window, span), time) in self.windows.iter().zip(&spans).zip(times) {
-            let Some(span) = *span else { continue };
-            add(&mut all, time);
+        let mut with_work: Vec<(TraceWindow, (i64, i64))> = Vec::new();
+        for (window, work) in self.windows.iter().zip(&works) {
+            let Some(span) = work.span else { continue };
+            add_saturating(&mut all, work.time());
             if span.1 > window.end {
-                add(&mut later, time);
+                add_saturating(&mut later, work.time());
             }
-            // What runs wholly beside the work of the range before has no time of its own.
+            // What is done before the work of the range before has no time of its own.
             match with_work.last_mut() {
-                Some((last, around)) if around.0 <= span.0 && span.1 <= around.1 => {
+                Some((last, around)) if span.1 <= around.1 => {
                     last.end = last.end.max(window.end);
                 }
                 _ => with_work.push((*window, span)),
             }
         }
-        let is_ordered = with_work.is_sorted_by_key(|(_, span)| span.0);
         let is_later = launched.clocks_disagree || later > all - later;
         // A device that works for a small part of the ranges does not set their pace: they are as long as they were recorded.
         let length = |(start, end): (i64, i64)| end.saturating_sub(start) as f64;
         let ranges = with_work
             .iter()
             .map(|(range, _)| length((range.start, range.end)));
-        let device = with_work.iter().map(|(_, span)| length(*span));
-        let sets_pace = device.sum::<f64>() >= DEVICE_PACE_MIN_SHARE * ranges.sum::<f64>();
-        if with_work.is_empty() || !is_later || !is_ordered || !sets_pace {
-            return;
+        let busy = with_work.iter().map(|(_, span)| length(*span));
+        let sets_pace = busy.sum::<f64>() >= DEVICE_PACE_MIN_SHARE * ranges.sum::<f64>();
+        if with_work.is_empty() || !is_later || !sets_pace {
+            return Ok(());
         }
-        let mut windows: Vec<Window> = Vec::new();
+        if concurrent_share(&works) > RANGE_OVERLAP_MAX_SHARE {
+            return Err(self.concurrent_ranges(&works));
+        }
+        let mut windows: Vec<TraceWindow> = Vec::new();
         for (place, &(window, (first, last))) in with_work.iter().enumerate() {
-            // A step begins with its first event; another part of a step waits until the part before it is done.
-            let after = windows.last().filter(|before| before.name != window.name);
-            let start = after.map_or(first, |before| before.end.max(first));
-            let next = with_work.get(place + 1).map(|(next, span)| {
-                if next.name == window.name {
-                    span.0
-                } else {
-                    span.0.max(last)
-                }
-            });
+            // Work of the next range may be prefetched, on a stream of its own, while this one runs.
+            let start = windows.last().map_or(first, |one| one.end.max(first));
+            let next = with_work.get(place + 1).map(|(_, span)| span.0.max(last));
             let next = next.unwrap_or(i64::MAX);
-            let is_pause = next.saturating_sub(last) > last.saturating_sub(first);
-            windows.push(Window {
+            let pause = next.saturating_sub(last);
+            let others = &between[between.partition_point(|&(start, _)| start < last)..];
+            let others = others.iter().take_while(|&&(start, _)| start < next);
+            let is_of_others = union_length(others.copied()) > pause / 2;
+            let is_pause = is_of_others || pause > last.saturating_sub(first);
+            windows.push(TraceWindow {
                 start,
                 end: if is_pause { last } else { next }.max(start),
                 ..window
@@ -483,11 +516,66 @@ impl Phases {
         }
         self.windows = windows;
         self.launched = Some(with_work.into_iter().map(|(window, _)| window).collect());
+        Ok(())
+    }
+
+    /// For each name how long its ranges run on the device beside those of others: the names with most ranges first.
+    fn concurrent_ranges(&self, works: &[RangeWork]) -> Vec<Issue> {
+        let mut spans: Vec<Vec<i64>> = vec![Vec::new(); self.names.len()];
+        for (window, work) in self.windows.iter().zip(works) {
+            spans[window.name].extend(work.span.map(|(first, last)| last.saturating_sub(first)));
+        }
+        let mut names: Vec<(&String, Vec<i64>)> = self.names.iter().zip(spans).collect();
+        names.retain(|(_, spans)| !spans.is_empty());
+        sort_descending(&mut names, |(_, spans)| spans.len() as i64);
+        names.truncate(CONCURRENT_RANGES_NAMED_MAX);
+        let issues = names.into_iter().map(|(name, mut spans)| {
+            let count = spans.len() as u64;
+            let usual = upper_median(&mut spans).unwrap_or_default();
+            Issue::warning(IssueCode::AnalysisConcurrentRanges)
+                .with("range", name.as_str())
+                .with("span_ns", usual)
+                .counting(count)
+        });
+        issues.collect()
+    }
+
+    /// The same for each device where each range launches on one device only: these are replicas, which run apart.
+    fn follow_devices(
+        &mut self,
+        events: &DeviceEvents,
+        launched: &EventLaunchTimes,
+    ) -> Result<(), Vec<Issue>> {
+        let mut devices: Vec<Option<u32>> = vec![None; self.windows.len()];
+        for (index, event) in events.all().iter().enumerate() {
+            if let Some(window) = launched.get(index).and_then(|time| self.at(time))
+                && *devices[window].get_or_insert(event.device) != event.device
+            {
+                return self.follow_device(events, launched, None);
+            }
+        }
+        let used: BTreeSet<u32> = devices.iter().flatten().copied().collect();
+        if used.len() < 2 || used.len() > DEVICES_MAX || !self.steps.is_empty() {
+            return self.follow_device(events, launched, None);
+        }
+        let mut apart = Self::empty(self.source);
+        for device in used {
+            let mut own = self.clone();
+            let mut of_window = devices.iter();
+            own.windows
+                .retain(|_| of_window.next().is_some_and(|one| *one == Some(device)));
+            own.follow_device(events, launched, Some(device))?;
+            apart.absorb_device(device, &own);
+        }
+        apart.order_devices();
+        (self.names, self.windows) = (apart.names, apart.windows);
+        (self.launched, self.of_device) = (apart.launched, apart.of_device);
+        Ok(())
     }
 
     /// Takes the time before the first and after the last device event of the windows off: the program's start and end are no
     /// idle time.
-    fn clip(&mut self, events: &DeviceEvents, launched: &LaunchTimes) {
+    fn clip_to_device(&mut self, events: &DeviceEvents, launched: &EventLaunchTimes) {
         let own = events.all().iter().enumerate().filter(|(index, event)| {
             let time = launched.or_start(*index, event.start);
             time.is_some_and(|time| self.at(time).is_some())
@@ -503,7 +591,7 @@ impl Phases {
             .windows
             .iter()
             .map(|window| {
-                let clipped = Window {
+                let clipped = TraceWindow {
                     start: window.start.clamp(start, end),
                     end: window.end.clamp(start, end),
                     ..*window
@@ -513,16 +601,6 @@ impl Phases {
             .filter(|(clipped, _)| clipped.start < clipped.end)
             .unzip();
         (self.windows, self.launched) = (windows, Some(launched));
-    }
-
-    /// Whether the last window of the phase `name` has its end: then it is the end of the device's events, of which one
-    /// without length may lie there.
-    pub(crate) fn closed(&self, name: usize) -> bool {
-        !self.by_launch()
-            && self
-                .windows
-                .last()
-                .is_some_and(|window| window.name == name)
     }
 
     /// Whether a device event belongs to the phase in which it was launched; otherwise to the one in which it began.
@@ -544,12 +622,14 @@ impl Phases {
     /// These ranges where those of one name are the steps that end with `Optimizer.step`: they say when a step begins, and name what
     /// runs between steps. Otherwise the steps.
     fn around_steps(mut self, steps: Self) -> Self {
-        let total = |windows: &mut dyn Iterator<Item = &Window>| -> i64 {
+        let total = |windows: &mut dyn Iterator<Item = &TraceWindow>| -> i64 {
             windows.fold(0, |sum, window| {
                 sum.saturating_add(window.end.saturating_sub(window.start))
             })
         };
-        let mut ends = steps.windows.iter().map(|step| step.end);
+        let is_step = |step: &&TraceWindow| steps.names[step.name] == TRAINING_STEP;
+        let training = || steps.windows.iter().filter(is_step);
+        let mut ends = training().map(|step| step.end);
         let holding = |end: i64| {
             let mut own = self.windows.iter();
             own.find(|window| window.start < end && end <= window.end)
@@ -560,13 +640,13 @@ impl Phases {
         let is_around = ends.all(|end| holding(end).is_some_and(|window| window.name == name));
         let mut own = self.windows.iter().filter(|window| window.name == name);
         // A range around the optimizer alone is a part of a step.
-        if !is_around || total(&mut own) < total(&mut steps.windows.iter()) / 2 {
+        if !is_around || total(&mut own) < total(&mut training()) / 2 {
             return steps;
         }
         // One that holds several steps, such as an epoch, keeps its own name.
         let mut own = self.windows.iter().filter(|window| window.name == name);
-        let holds_several = |window: &Window| {
-            let ends = steps.windows.iter().map(|step| step.end);
+        let holds_several = |window: &TraceWindow| {
+            let ends = training().map(|step| step.end);
             ends.filter(|&end| window.start < end && end <= window.end)
                 .count()
                 > 1
@@ -645,7 +725,7 @@ impl Phases {
     }
 
     /// Keeps phases that explain the time they are about.
-    fn covering(self, events: &DeviceEvents, launched: &LaunchTimes) -> Result<Self, Issue> {
+    fn covering(self, events: &DeviceEvents, launched: &EventLaunchTimes) -> Result<Self, Issue> {
         let share = self.covered_share(events, launched);
         if share >= PHASES_COVERED_MIN_SHARE {
             return Ok(self);
@@ -653,21 +733,21 @@ impl Phases {
         Err(Issue::warning(IssueCode::AnalysisLabelsDropped).with("share", share))
     }
 
-    fn covers(&self, events: &DeviceEvents, launched: &LaunchTimes) -> bool {
+    fn covers(&self, events: &DeviceEvents, launched: &EventLaunchTimes) -> bool {
         self.covered_share(events, launched) >= PHASES_COVERED_MIN_SHARE
     }
 
     /// The part of the device time, from the first window on, that belongs to the windows; 1 where no device works.
-    fn covered_share(&self, events: &DeviceEvents, launched: &LaunchTimes) -> f64 {
+    fn covered_share(&self, events: &DeviceEvents, launched: &EventLaunchTimes) -> f64 {
         let from = self.windows.first().map_or(0, |window| window.start);
-        let windows = EventWindows::of(events, launched, self);
+        let windows = EventWindows::of_events(events, launched, self);
         let (mut inside, mut all) = (0_i128, 0_i128);
         for (index, event) in events.all().iter().enumerate() {
             let time = launched.or_start(index, event.start);
             if time.is_some_and(|time| time >= from) {
                 let duration = i128::from(event.duration());
                 all += duration;
-                inside += windows.get(index).map_or(0, |_| duration);
+                inside += windows.window_of(index).map_or(0, |_| duration);
             }
         }
         if all == 0 {
@@ -686,14 +766,14 @@ impl Phases {
                 last.device = Some(device);
                 last.is_whole = window.is_whole;
                 last.missing_kernels = window.missing_kernels;
-                let launched = Window {
+                let launched = TraceWindow {
                     start: launched.start,
                     end: launched.end,
                     ..*last
                 };
                 self.launched.get_or_insert_default().push(launched);
             }
-            if let Some(step) = window.step() {
+            if let Some(step) = window.step_index() {
                 self.state_step(own.steps[step].clone());
             }
         }
@@ -703,7 +783,8 @@ impl Phases {
     /// Puts the windows of all devices in order.
     fn order_devices(&mut self) {
         let launched = self.launched.take().unwrap_or_default();
-        let mut pairs: Vec<(Window, Window)> = self.windows.drain(..).zip(launched).collect();
+        let mut pairs: Vec<(TraceWindow, TraceWindow)> =
+            self.windows.drain(..).zip(launched).collect();
         pairs.sort_by_key(|(window, _)| (window.start, window.end, window.device));
         for (number, (window, _)) in pairs.iter().enumerate() {
             if let Some(device) = window.device {
@@ -719,12 +800,12 @@ impl Phases {
     }
 
     fn push(&mut self, name: &str, start: i64, end: i64) {
-        let found = self.names.iter().position(|known| known == name);
-        let name = found.unwrap_or_else(|| {
+        let known = self.names.iter().position(|known| known == name);
+        let name = known.unwrap_or_else(|| {
             self.names.push(name.to_owned());
             self.names.len() - 1
         });
-        self.windows.push(Window {
+        self.windows.push(TraceWindow {
             start,
             end,
             name,
@@ -736,6 +817,57 @@ impl Phases {
     }
 }
 
+/// Device of a stream, its context and its number.
+type StreamKey = (u32, (u32, u32));
+
+/// What a device did for one range.
+#[derive(Clone, Debug, Default)]
+struct RangeWork {
+    /// First start and last end.
+    span: Option<(i64, i64)>,
+    /// Time of each stream.
+    streams: Vec<(StreamKey, i64)>,
+}
+
+impl RangeWork {
+    fn add(&mut self, event: &DeviceEvent) {
+        let span = self.span.get_or_insert((event.start, event.end));
+        *span = (span.0.min(event.start), span.1.max(event.end));
+        let stream = (event.device, event.stream);
+        let known = self.streams.iter().position(|(known, _)| *known == stream);
+        let known = known.unwrap_or_else(|| {
+            self.streams.push((stream, 0));
+            self.streams.len() - 1
+        });
+        add_saturating(&mut self.streams[known].1, event.duration());
+    }
+
+    fn time(&self) -> i64 {
+        let times = self.streams.iter().map(|(_, time)| *time);
+        times.fold(0, i64::saturating_add)
+    }
+}
+
+/// The part of the time of ranges in which one of another stream runs. A stream works in order, so that ranges with most of their
+/// work on one stream do not run at once, though parts of the next one may be prefetched on others.
+fn concurrent_share(works: &[RangeWork]) -> f64 {
+    let mut streams: BTreeMap<StreamKey, Vec<(i64, i64)>> = BTreeMap::new();
+    for work in works {
+        let main = work.streams.iter().max_by_key(|(_, time)| *time);
+        if let Some(((stream, _), span)) = main.zip(work.span) {
+            streams.entry(*stream).or_default().push(span);
+        }
+    }
+    let mut all: Vec<(i64, i64)> = streams.values().flatten().copied().collect();
+    all.sort_unstable();
+    let lengths = streams.into_values().map(|mut spans| {
+        spans.sort_unstable();
+        i128::from(union_length(spans))
+    });
+    let sum: i128 = lengths.sum();
+    (sum - i128::from(union_length(all))) as f64 / sum.max(1) as f64
+}
+
 /// What steps by the pattern of launches are in a range of this name: one range may hold all prefills of a program.
 fn by_pattern(name: &str) -> Option<&'static str> {
     match name {
@@ -745,8 +877,8 @@ fn by_pattern(name: &str) -> Option<&'static str> {
     }
 }
 
-fn inferred(steps: &[Repetition]) -> Option<Phases> {
-    let steps = steps::phases(steps)?;
+fn inferred_phases(steps: &[Repetition]) -> Option<Phases> {
+    let steps = steps::step_phases(steps)?;
     let mut phases = Phases::empty(PhaseSource::Inferred);
     phases.confidence = Some(steps.likeness);
     for (start, end) in steps.windows {
@@ -755,7 +887,7 @@ fn inferred(steps: &[Repetition]) -> Option<Phases> {
     Some(phases)
 }
 
-fn whole(trace: &Trace, events: &DeviceEvents) -> Phases {
+fn whole_trace(trace: &Trace, events: &DeviceEvents) -> Phases {
     let mut phases = Phases::empty(PhaseSource::Whole);
     // What the host did before the first and after the last device event is no idle time of the device.
     let span = events.span().or_else(|| host_span(trace));
@@ -768,12 +900,12 @@ fn whole(trace: &Trace, events: &DeviceEvents) -> Phases {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::phases::annotations::partition;
+    use crate::phases::annotations::cut_ranges;
 
     #[test]
     fn of_phases_that_were_recorded_in_part_whole_steps_are_left() {
         let names = ["prefill".to_owned(), "decode".to_owned()];
-        let mut phases = partition(&[(0, 30, 0), (30, 100, 1), (100, 120, 0)], &names);
+        let mut phases = cut_ranges(&[(0, 30, 0), (30, 100, 1), (100, 120, 0)], &names);
         let steps = [(30, 50), (50, 70), (70, 90), (90, 100)];
         phases.keep_recorded(&[(10, 55), (69, 95), (98, 200)], &steps, |_| Some(STEP));
         let windows: Vec<_> = phases
@@ -800,7 +932,7 @@ mod tests {
 
     #[test]
     fn a_range_around_several_optimizer_steps_keeps_its_name() {
-        let own = || partition(&[(0, 100, 0), (100, 200, 0)], &["update".to_owned()]);
+        let own = || cut_ranges(&[(0, 100, 0), (100, 200, 0)], &["update".to_owned()]);
         let steps = |ends: &[i64]| {
             let mut phases = Phases::empty(PhaseSource::OptimizerSteps);
             for pair in ends.windows(2) {
@@ -820,7 +952,7 @@ mod tests {
     #[test]
     fn steps_apart_from_slices_are_plain() {
         let names = ["decode".to_owned()];
-        let mut phases = partition(&[(0, 120, 0)], &names);
+        let mut phases = cut_ranges(&[(0, 120, 0)], &names);
         let steps: Vec<(i64, i64)> = (0..10).map(|step| (12 * step, 12 * step + 10)).collect();
         // The third step is recorded; in those around it CUPTI attaches and detaches.
         phases.keep_recorded(&[(23, 35)], &steps, |_| Some(STEP));
@@ -830,7 +962,7 @@ mod tests {
     #[test]
     fn in_one_range_around_all_prefills_each_is_one() {
         let names = ["prefill".to_owned(), "other".to_owned()];
-        let mut phases = partition(&[(0, 100, 0), (100, 200, 1)], &names);
+        let mut phases = cut_ranges(&[(0, 100, 0), (100, 200, 1)], &names);
         let steps = [(0, 20), (20, 40), (40, 60), (60, 80), (110, 120)];
         phases.keep_recorded(&[(10, 65), (105, 130)], &steps, by_pattern);
         let windows: Vec<_> = phases

@@ -14,13 +14,13 @@ use crate::timeline::slices;
 pub(super) type Process = (i64, u32);
 
 /// The processes of a trace by the devices that they launch on.
-pub(crate) enum Processes {
+pub(crate) enum TraceProcesses {
     /// All ranges are of the process that launches, or nothing says which process launches.
     One,
     /// Each device belongs to one process; the one with most device time first.
     Apart(Vec<ProcessPart>),
-    /// Processes with ranges launch on one device: no range says what the device does.
-    OnOneDevice,
+    /// Processes launch on one device: no range and no step says what the device does. What each did on the host.
+    OnOneDevice(Vec<Trace>),
 }
 
 /// A process with its devices.
@@ -30,8 +30,8 @@ pub(crate) struct ProcessPart {
     pub(crate) trace: Trace,
 }
 
-impl Processes {
-    pub(crate) fn of(trace: &Trace, events: &DeviceEvents, calls: &EventCalls) -> Self {
+impl TraceProcesses {
+    pub(crate) fn of_trace(trace: &Trace, events: &DeviceEvents, calls: &EventCalls) -> Self {
         let annotated = annotated_processes(trace);
         let launched = launched_times(trace, events, calls);
         let launching: BTreeSet<Process> = launched
@@ -40,7 +40,7 @@ impl Processes {
             .copied()
             .collect();
         let has_others = annotated.iter().any(|process| !launching.contains(process));
-        if slices::of(trace).is_some()
+        if slices::recorded_slices(trace).is_some()
             || launching.is_empty()
             || launching.len() == 1 && !has_others
         {
@@ -53,12 +53,10 @@ impl Processes {
                 continue;
             };
             if (most as f64) < DEVICE_OWNER_MIN_SHARE * all as f64 {
-                let with_ranges = times.keys().filter(|process| annotated.contains(process));
-                return if with_ranges.count() > 1 {
-                    Self::OnOneDevice
-                } else {
-                    Self::One
+                let of_host = |process: &Process| {
+                    trace.part(|thread| process_of(trace, thread) == *process, |_| false)
                 };
+                return Self::OnOneDevice(times.keys().map(of_host).collect());
             }
             let (time, devices) = owned.entry(owner).or_default();
             *time += all;

@@ -3,7 +3,7 @@
 //! Words follow the program: *prefill, decode, TTFT, KV cache, serving* exist only where the program is proven to generate text
 //! ([`Program::generates_text`]). Everything else is named by the ranges, steps and modules that the trace has.
 
-mod proofs;
+pub(crate) mod proofs;
 
 use llmprof_record::trace::Trace;
 use schemars::JsonSchema;
@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::phases::forward::ForwardPasses;
 
 pub(crate) use proofs::{
-    BACKWARD_PREFIX, OPTIMIZER_STEP, backward_starts, is_backward_op, module_class,
+    OPTIMIZER_STEP, backward_starts, is_backward_op, module_class, named_rows, uses_device,
 };
 
-/// What ran.
+/// What kind of program a trace shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProgramKind {
@@ -24,7 +24,7 @@ pub enum ProgramKind {
     /// An engine that schedules the steps of many requests.
     Serving,
     Training,
-    /// Modules were recorded; they are neither those of a language model nor trained.
+    /// Modules or backward ops were recorded; the modules are not those of a language model, and nothing is trained.
     Other,
     /// Nothing in the trace says what ran.
     #[default]
@@ -61,7 +61,7 @@ pub enum Proof {
     },
     /// Ranges that are named for the phases of text generation.
     Ranges {
-        /// Names of the ranges or modules.
+        /// Names of these ranges.
         names: Vec<String>,
     },
     /// Embedding lookups, and attention over a KV cache that grows, by recorded shapes.
@@ -76,12 +76,12 @@ pub enum Proof {
     },
     /// Calls of `nn.Module`, or ranges named by module path.
     Modules {
-        /// Names of the ranges or modules.
+        /// Classes of the modules, or paths of their ranges.
         names: Vec<String>,
     },
     /// Operators of autograd, with the threads they ran on.
     BackwardOps {
-        /// First backward op.
+        /// Name of the first backward op.
         op: String,
         /// Threads that ran backward ops.
         threads: Vec<String>,
@@ -100,14 +100,14 @@ pub enum Proof {
     Parallel {
         /// How the model is spread over ranks.
         scheme: Parallelism,
-        /// Range that shows it.
+        /// Name of the first range of the wrapper that divides the work.
         range: String,
     },
     /// Ranges of a pipeline schedule, one for each micro-batch.
     Pipeline {
-        /// Micro-batches of the pipeline.
+        /// Micro-batches with a forward and a backward range.
         micro_batches: u64,
-        /// Range that shows it.
+        /// Name of the first forward range.
         range: String,
     },
 }
@@ -127,12 +127,12 @@ pub enum Parallelism {
 pub struct Program {
     /// What kind of program ran.
     pub kind: ProgramKind,
-    /// What shows it.
+    /// What shows the kind; empty where it is unknown.
     pub proofs: Vec<Proof>,
     /// The devices that its processes launch on; empty where the trace holds one program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<u32>,
-    /// Programs of other processes in the same trace, each on devices of its own.
+    /// Programs of other processes in the same trace, each on devices of its own; of all processes where they share one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<Program>,
 }
@@ -144,7 +144,10 @@ impl Program {
         let mut programs: Vec<Self> = Vec::new();
         for process in processes {
             match programs.iter_mut().find(|known| known.kind == process.kind) {
-                Some(known) => known.devices.extend(process.devices),
+                Some(known) => {
+                    known.name_no_other_threads(&process);
+                    known.devices.extend(process.devices);
+                }
                 None => programs.push(process),
             }
         }
@@ -159,34 +162,67 @@ impl Program {
         }
     }
 
+    /// The programs of processes that launch on one device: none of them is the program of that device.
+    pub(crate) fn of_shared_device(processes: &[Trace]) -> Self {
+        let own = |trace| Self::of_trace(trace, false, ForwardPasses::of_trace(trace).as_ref());
+        Self {
+            others: processes.iter().map(own).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether several programs run on one device, so that nothing about its time is about one of them.
+    pub fn shares_device(&self) -> bool {
+        self.devices.is_empty() && !self.others.is_empty()
+    }
+
+    /// Leaves out the threads of backward ops where another process runs them on others: a few of many ranks say nothing.
+    fn name_no_other_threads(&mut self, other: &Self) {
+        let threads_of = |proof: &Proof| match proof {
+            Proof::BackwardOps { threads, .. } => Some(threads.clone()),
+            _ => None,
+        };
+        let theirs = other.proofs.iter().find_map(threads_of);
+        for proof in &mut self.proofs {
+            if let Proof::BackwardOps { threads, .. } = proof
+                && theirs.as_ref().is_some_and(|theirs| theirs != threads)
+            {
+                threads.clear();
+            }
+        }
+    }
+
     /// The program with the devices that it launches on.
-    pub(crate) fn on(mut self, devices: &[u32]) -> Self {
+    pub(crate) fn on_devices(mut self, devices: &[u32]) -> Self {
         self.devices = devices.to_vec();
         self
     }
 
-    /// What a device runs.
+    /// The program that a device runs; the first one where none launches on it.
     pub fn of_device(&self, device: Option<u32>) -> &Self {
         let runs = |program: &&Self| device.is_some_and(|device| program.devices.contains(&device));
         self.others.iter().find(runs).unwrap_or(self)
     }
 
-    /// What a trace shows; `is_measured` says that llmprof itself ran the model. Engine labels state what each step did, and go before everything else; a backward pass
-    /// goes before names, since a program may call anything `decode`.
-    pub(crate) fn of(trace: &Trace, is_measured: bool, shown: Option<&ForwardPasses>) -> Self {
+    /// The program that a trace shows; `is_measured` says that llmprof itself ran the model. Engine labels state what each step did, and
+    /// go before everything else; a backward pass goes before names, since a program may call anything `decode`.
+    pub(crate) fn of_trace(
+        trace: &Trace,
+        is_measured: bool,
+        shown: Option<&ForwardPasses>,
+    ) -> Self {
         if is_measured {
             return Self::proven(ProgramKind::LlmInference, vec![Proof::Harness]);
         }
         if let Some((kind, labels)) = proofs::engine_labels(trace) {
             return Self::proven(kind, vec![labels]);
         }
-        let training = proofs::training(trace);
-        if !training.is_empty() {
-            return Self::proven(ProgramKind::Training, training);
+        if let Some((kind, gradients)) = proofs::gradient_proofs(trace) {
+            return Self::proven(kind, gradients);
         }
-        let modules = proofs::Modules::of(trace);
+        let modules = proofs::Modules::of_trace(trace);
         let mut generation: Vec<Proof> = proofs::generation_ranges(trace).into_iter().collect();
-        generation.extend(shown.filter(|shown| shown.generate()).map(|shown| {
+        generation.extend(shown.filter(|shown| shown.generate_text()).map(|shown| {
             let passes = shown.decoder_passes();
             Proof::Shapes { passes }
         }));
@@ -194,7 +230,7 @@ impl Program {
         if !generation.is_empty() {
             return Self::proven(ProgramKind::LlmInference, generation);
         }
-        match modules.outermost() {
+        match modules.outermost_modules() {
             Some(modules) => Self::proven(ProgramKind::Other, vec![modules]),
             None => Self::default(),
         }
@@ -217,9 +253,15 @@ impl Program {
         self.kind == ProgramKind::Training
     }
 
-    /// Adds that the model which the user named agrees with the trace. Training stays training.
+    /// Whether backward passes run, of training or of gradients by inputs.
+    pub(crate) fn computes_gradients(&self) -> bool {
+        let is_backward = |proof: &Proof| matches!(proof, Proof::BackwardOps { .. });
+        self.is_training() || self.proofs.iter().any(is_backward)
+    }
+
+    /// Adds that the model which the user named agrees with the trace. A program that computes gradients stays what it is.
     pub(crate) fn add_model(&mut self, name: &str) {
-        if self.is_training() {
+        if self.computes_gradients() {
             return;
         }
         if !self.generates_text() {

@@ -5,36 +5,36 @@ use llmprof_record::trace::{HostKind, StrId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Parallelism, ProgramKind, Proof};
-use crate::engine_label::{Engine, EngineLabel};
+use crate::engine_label::{EngineLabel, LabelEngine};
 use crate::labels::{is_annotation, own_name, phase_of_name};
 use crate::phases::engine::labelled_steps;
+use crate::timeline::launches::is_api;
 use crate::timeline::nesting::module_name;
 
 /// What PyTorch's autograd engine calls the evaluation of one backward function.
 pub(crate) const BACKWARD_PREFIX: &str = "autograd::engine::evaluate_function: ";
-/// Sums up the gradients of a parameter.
+/// Name of the node that sums up the gradients of a parameter.
 const ACCUMULATED_GRADIENTS: &str = "torch::autograd::AccumulateGrad";
 /// `torch.optim` marks each step: `Optimizer.step#Adam.step`.
 pub(crate) const OPTIMIZER_STEP: &str = "Optimizer.step#";
-/// Threads of backward ops that are named.
-const MAX_THREADS_NAMED: usize = 3;
-/// Optimizers that are named.
-const MAX_OPTIMIZERS_NAMED: usize = 3;
-/// Modules that are named.
-const MAX_MODULES_NAMED: usize = 3;
+/// How many threads of backward ops a proof names.
+const THREADS_LISTED_MAX: usize = 3;
+/// How many optimizers proofs name, in order of first use.
+const OPTIMIZERS_LISTED_MAX: usize = 3;
+/// How many classes of modules a proof names.
+const MODULES_LISTED_MAX: usize = 3;
 
-/// Parts of kernel names that only gradients and optimizers have. `dgrad` is not one of them: transposed convolutions of an
+/// Parts of the names of kernels that compute gradients of weights, or change weights.
+const WEIGHT_KERNELS: [&str; 3] = ["wgrad", "AdamFunctor", "FusedAdam"];
+/// Parts of the names of other kernels that only gradients have. `dgrad` is not one of them: transposed convolutions of an
 /// inference run as the data gradient of a convolution.
-const TRAINING_KERNELS: [&str; 9] = [
-    "wgrad",
+const GRADIENT_KERNELS: [&str; 6] = [
     "flash_bwd",
     "fmha_bwd",
     "FmhaBwd",
     "bwd_dkdv",
     "_backward",
     "layer_norm_grad",
-    "AdamFunctor",
-    "FusedAdam",
 ];
 
 /// Whether an operator computes gradients: autograd's own names, and those of its functions (`AddmmBackward0`).
@@ -54,11 +54,11 @@ pub(super) fn engine_labels(trace: &Trace) -> Option<(ProgramKind, Proof)> {
     // The batch may be that of a label around it, in the format of another engine.
     let own = EngineLabel::parse(trace.text(step.name))?;
     let (kind, engine) = match own.engine {
-        Engine::Vllm => (ProgramKind::Serving, "vLLM"),
-        Engine::Sglang => (ProgramKind::Serving, "SGLang"),
-        Engine::TensorRtLlm => (ProgramKind::Serving, "TensorRT-LLM"),
-        Engine::Llmprof => (ProgramKind::LlmInference, "llmprof"),
-        Engine::ProfilerStep => return None,
+        LabelEngine::Vllm => (ProgramKind::Serving, "vLLM"),
+        LabelEngine::Sglang => (ProgramKind::Serving, "SGLang"),
+        LabelEngine::TensorRtLlm => (ProgramKind::Serving, "TensorRT-LLM"),
+        LabelEngine::Llmprof => (ProgramKind::LlmInference, "llmprof"),
+        LabelEngine::ProfilerStep => return None,
     };
     let label = Proof::EngineLabels {
         engine: engine.to_owned(),
@@ -67,22 +67,46 @@ pub(super) fn engine_labels(trace: &Trace) -> Option<(ProgramKind, Proof)> {
     Some((kind, label))
 }
 
-/// Backward ops, optimizer steps and kernels that only training has.
-pub(super) fn training(trace: &Trace) -> Vec<Proof> {
+/// Backward ops, optimizer steps and kernels that only training has. Backward ops alone prove gradients, not training: forces, attacks and guidance
+/// differentiate by inputs. Training adds the gradients of parameters up, steps an optimizer, or runs kernels that only it has.
+pub(super) fn gradient_proofs(trace: &Trace) -> Option<(ProgramKind, Vec<Proof>)> {
     let mut proofs: Vec<Proof> = backward_ops(trace).into_iter().collect();
-    proofs.extend(optimizers(trace));
+    let optimizers = optimizer_proofs(trace);
+    let mut kernel = None;
+    if optimizers.is_empty() && !adds_up_gradients(trace) {
+        kernel = training_kernel(trace, proofs.is_empty());
+        if kernel.is_none() {
+            return (!proofs.is_empty()).then_some((ProgramKind::Other, proofs));
+        }
+    }
+    proofs.extend(optimizers);
     if proofs.is_empty() {
-        proofs.extend(training_kernel(trace));
+        proofs.extend(kernel);
     }
-    if !proofs.is_empty() {
-        proofs.extend(parallelism(trace));
-        proofs.extend(pipeline(trace));
-    }
-    proofs
+    proofs.extend(parallelism_proofs(trace));
+    proofs.extend(pipeline_proof(trace));
+    Some((ProgramKind::Training, proofs))
+}
+
+/// Whether each backward pass adds up the gradients of several tensors, as operators or as ranges of `emit_nvtx`. One for each call of
+/// the function that a pass begins with may be that of an input, as in attacks on a model.
+fn adds_up_gradients(trace: &Trace) -> bool {
+    let in_table = |names: &[StrId]| {
+        let is_sum = |name: &str| name.starts_with(ACCUMULATED_GRADIENTS);
+        let is_begin = |name: &str| is_backward_op(name) && !name.contains(ACCUMULATED_GRADIENTS);
+        let function = |row: usize| trace.text(names[row]).split(',').next();
+        let Some(first) = named_rows(trace, names, is_begin).next() else {
+            return named_rows(trace, names, is_sum).next().is_some();
+        };
+        let passes =
+            named_rows(trace, names, is_begin).filter(|&row| function(row) == function(first));
+        named_rows(trace, names, is_sum).count() > passes.count()
+    };
+    in_table(&trace.hosts.name) || in_table(&trace.ranges.name)
 }
 
 /// What PyTorch's wrappers call their ranges. FSDP wraps what DDP could: where both are there, each is named.
-fn parallelism(trace: &Trace) -> Vec<Proof> {
+fn parallelism_proofs(trace: &Trace) -> Vec<Proof> {
     const SCHEMES: [(&str, Parallelism); 3] = [
         ("FullyShardedDataParallel.", Parallelism::FullySharded),
         ("FSDP::", Parallelism::FullySharded),
@@ -91,7 +115,7 @@ fn parallelism(trace: &Trace) -> Vec<Proof> {
     let mut proofs: Vec<Proof> = Vec::new();
     for (begin, scheme) in SCHEMES {
         let is_known = |proof: &Proof| matches!(proof, Proof::Parallel { scheme: known, .. } if *known == scheme);
-        if let Some(name) = annotation(trace, |name| name.starts_with(begin))
+        if let Some(name) = first_annotation(trace, |name| name.starts_with(begin))
             && !proofs.iter().any(is_known)
         {
             proofs.push(Proof::Parallel {
@@ -104,7 +128,7 @@ fn parallelism(trace: &Trace) -> Vec<Proof> {
 }
 
 /// The name of the first range, or operator of older versions of Kineto, that `is_told` accepts.
-fn annotation(trace: &Trace, is_told: impl Fn(&str) -> bool + Copy) -> Option<StrId> {
+fn first_annotation(trace: &Trace, is_told: impl Fn(&str) -> bool + Copy) -> Option<StrId> {
     let (hosts, ranges) = (&trace.hosts, &trace.ranges);
     let in_ranges = named_rows(trace, &ranges.name, is_told)
         .filter(|&row| is_annotation(ranges.kind[row]))
@@ -116,7 +140,7 @@ fn annotation(trace: &Trace, is_told: impl Fn(&str) -> bool + Copy) -> Option<St
 }
 
 /// `torch.distributed.pipelining` marks each micro-batch: `Forward 0`, `Backward 0`. Both are there for at least two of them.
-fn pipeline(trace: &Trace) -> Option<Proof> {
+fn pipeline_proof(trace: &Trace) -> Option<Proof> {
     let ranges = &trace.ranges;
     let numbers = |begin: &'static str| -> FxHashSet<u32> {
         let number = move |name: &str| name.strip_prefix(begin)?.parse().ok();
@@ -135,7 +159,7 @@ fn pipeline(trace: &Trace) -> Option<Proof> {
 }
 
 /// Rows of names that `is_told` accepts; each distinct name is looked at once.
-fn named_rows<'t>(
+pub(crate) fn named_rows<'t>(
     trace: &'t Trace,
     names: &'t [StrId],
     is_told: impl Fn(&str) -> bool + 't,
@@ -147,6 +171,27 @@ fn named_rows<'t>(
             .entry(name)
             .or_insert_with(|| is_told(trace.text(name)))
     })
+}
+
+/// Whether a name is one that only programs have which use a GPU: a call of its runtime, a collective of NCCL, an operator of its
+/// libraries. Passes of a compiler name devices that the program need not have, and recurrent layers ask on every device whether
+/// cuDNN is there.
+fn is_of_device(name: &str) -> bool {
+    const RUNTIMES: [&str; 4] = ["cuda", "hip", "nccl:", "rccl:"];
+    const LIBRARIES: [&str; 4] = ["cudnn", "miopen", "cuda", "nccl"];
+    let is_operator = name.starts_with("aten::") && name != "aten::cudnn_is_acceptable";
+    RUNTIMES.iter().any(|begin| name.starts_with(begin))
+        || is_operator && LIBRARIES.iter().any(|part| name.contains(part))
+        || name.contains("FusedAdam")
+}
+
+/// Whether the host calls a device, recorded or not.
+pub(crate) fn uses_device(trace: &Trace) -> bool {
+    let (hosts, ranges) = (&trace.hosts, &trace.ranges);
+    let is_call = |kind: HostKind| kind == HostKind::OPERATOR || is_api(kind);
+    let mut calls = named_rows(trace, &hosts.name, is_of_device);
+    let mut marks = named_rows(trace, &ranges.name, is_of_device);
+    calls.any(|row| is_call(hosts.kind[row])) || marks.any(|row| is_annotation(ranges.kind[row]))
 }
 
 fn backward_ops(trace: &Trace) -> Option<Proof> {
@@ -169,7 +214,7 @@ fn backward_ops(trace: &Trace) -> Option<Proof> {
             add_distinct(
                 &mut threads,
                 &trace.threads.thread[row].to_string(),
-                MAX_THREADS_NAMED,
+                THREADS_LISTED_MAX,
             );
         }
     }
@@ -193,13 +238,13 @@ pub(crate) fn backward_starts(trace: &Trace) -> Vec<i64> {
 }
 
 /// Optimizers by name, in order of first use.
-fn optimizers(trace: &Trace) -> Vec<Proof> {
+fn optimizer_proofs(trace: &Trace) -> Vec<Proof> {
     let mut names: Vec<StrId> = Vec::new();
-    while let Some(name) = annotation(trace, |text| {
+    while let Some(name) = first_annotation(trace, |text| {
         text.starts_with(OPTIMIZER_STEP) && names.iter().all(|known| trace.text(*known) != text)
     }) {
         names.push(name);
-        if names.len() == MAX_OPTIMIZERS_NAMED {
+        if names.len() == OPTIMIZERS_LISTED_MAX {
             break;
         }
     }
@@ -209,8 +254,15 @@ fn optimizers(trace: &Trace) -> Vec<Proof> {
     named.collect()
 }
 
-fn training_kernel(trace: &Trace) -> Option<Proof> {
-    let is_told = |name: &str| TRAINING_KERNELS.iter().any(|part| name.contains(part));
+/// A kernel of gradients of weights; where no operators were recorded, of any gradients.
+fn training_kernel(trace: &Trace, is_alone: bool) -> Option<Proof> {
+    let others = if is_alone { &GRADIENT_KERNELS[..] } else { &[] };
+    let is_told = |name: &str| {
+        WEIGHT_KERNELS
+            .iter()
+            .chain(others)
+            .any(|part| name.contains(part))
+    };
     let row = named_rows(trace, &trace.kernels.name, is_told).next()?;
     Some(Proof::TrainingKernel {
         name: trace.text(trace.kernels.name[row]).to_owned(),
@@ -265,7 +317,7 @@ fn can_be_language_model(trace: &Trace) -> bool {
 }
 
 /// Ranges of prefill, or of single steps of decode, around work that a language model does. A lone `decode` may be that of an image or
-/// a video: it counts where attention reads a KV cache, or where attention runs and the program has no other range.
+/// a video: it counts where attention reads a KV cache, or where attention runs, nothing convolves and the program has no other range.
 pub(super) fn generation_ranges(trace: &Trace) -> Option<Proof> {
     let ranges = &trace.ranges;
     let mut names: Vec<String> = Vec::new();
@@ -290,13 +342,14 @@ pub(super) fn generation_ranges(trace: &Trace) -> Option<Proof> {
     let is_alone = phases.iter().all(|phase| phase == "decode");
     let is_cached = |name: &str| CACHED_ATTENTION.iter().any(|part| name.contains(part));
     let is_attention = |name: &str| classify(name).category == Category::Attention;
+    let is_convolution = |name: &str| classify(name).category == Category::Conv;
     let runs = |is_told: &dyn Fn(&str) -> bool| {
         let mut rows = named_rows(trace, &trace.kernels.name, is_told);
         rows.next().is_some()
     };
     let is_proof = !names.is_empty()
         && (runs(&is_cached)
-            || is_alone && !has_others && runs(&is_attention)
+            || is_alone && !has_others && runs(&is_attention) && !runs(&is_convolution)
             || !is_alone && can_be_language_model(trace));
     is_proof.then_some(Proof::Ranges { names })
 }
@@ -308,7 +361,7 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    pub(super) fn of(trace: &Trace) -> Self {
+    pub(super) fn of_trace(trace: &Trace) -> Self {
         let hosts = &trace.hosts;
         let mut outermost: Vec<String> = Vec::new();
         let mut language_models: Vec<String> = Vec::new();
@@ -323,14 +376,14 @@ impl Modules {
             };
             let class = module_class(name);
             if is_language_model(class) {
-                add_distinct(&mut language_models, class, MAX_MODULES_NAMED);
+                add_distinct(&mut language_models, class, MODULES_LISTED_MAX);
             }
             if thread != Some(hosts.thread[row]) {
                 (thread, until) = (Some(hosts.thread[row]), i64::MIN);
             }
             if hosts.start[row] >= until {
                 until = hosts.start[row].saturating_add(hosts.duration[row]);
-                add_distinct(&mut outermost, class, MAX_MODULES_NAMED);
+                add_distinct(&mut outermost, class, MODULES_LISTED_MAX);
             }
         }
         let ranges = &trace.ranges;
@@ -354,7 +407,7 @@ impl Modules {
         (!names.is_empty()).then_some(Proof::Modules { names })
     }
 
-    pub(super) fn outermost(&self) -> Option<Proof> {
+    pub(super) fn outermost_modules(&self) -> Option<Proof> {
         let names = self.outermost.clone();
         (!names.is_empty()).then_some(Proof::Modules { names })
     }

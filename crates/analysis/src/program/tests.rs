@@ -41,16 +41,54 @@ fn trace(hosts: &[(&str, HostKind)], ranges: &[&str], kernels: &[&str]) -> Trace
 }
 
 fn kind_of(hosts: &[(&str, HostKind)], ranges: &[&str], kernels: &[&str]) -> ProgramKind {
-    Program::of(&trace(hosts, ranges, kernels), false, None).kind
+    Program::of_trace(&trace(hosts, ranges, kernels), false, None).kind
 }
 
 const OP: HostKind = HostKind::OPERATOR;
 const PYTHON: HostKind = HostKind::PYTHON;
 
+/// Forces of molecular dynamics, attacks, guidance: gradients by inputs, which nothing adds up.
+#[test]
+fn gradients_of_inputs_are_no_training() {
+    let program = Program::of_trace(&trace(&[("SumBackward0", OP)], &[], &[]), false, None);
+    assert_eq!(program.kind, ProgramKind::Other);
+    assert!(matches!(program.proofs[..], [Proof::BackwardOps { .. }]));
+    assert_eq!(
+        kind_of(&[], &["MmBackward0, op_id = 4"], &[]),
+        ProgramKind::Other
+    );
+    // An input that is a leaf gets its gradient added, one in each pass; `autograd.grad` only evaluates the node.
+    let sum = ("torch::autograd::AccumulateGrad", OP);
+    let evaluated = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
+    let pass = [("NllLossBackward0", OP), ("ConvolutionBackward0", OP), sum];
+    assert_eq!(kind_of(&pass.repeat(5), &[], &[]), ProgramKind::Other);
+    let asked = [("MaxBackward1", OP), (evaluated, OP), (evaluated, OP)];
+    assert_eq!(kind_of(&asked, &[], &[]), ProgramKind::Other);
+    // Attention has gradients by inputs; `wgrad` computes those of weights.
+    assert_eq!(kind_of(&pass, &[], &["flash_bwd"]), ProgramKind::Other);
+    assert_eq!(kind_of(&pass, &[], &["wgrad"]), ProgramKind::Training);
+    assert_eq!(kind_of(&[], &[], &["flash_bwd"]), ProgramKind::Training);
+}
+
+/// Every `nn.LSTM` asks whether cuDNN could run it, on a CPU too.
+#[test]
+fn a_question_about_cudnn_uses_no_device() {
+    let asks = trace(&[("aten::cudnn_is_acceptable", OP)], &[], &[]);
+    assert!(!uses_device(&asks));
+    let computes = trace(&[("aten::cudnn_convolution", OP)], &[], &[]);
+    assert!(uses_device(&computes));
+    // torch.compile runs this pass on a CPU too; a range may have any name.
+    let compiles = "pass.post_grad_passes.move_constructors_to_cuda";
+    let compiles = trace(&[(compiles, OP)], &["to_cuda_if_available"], &[]);
+    assert!(!uses_device(&compiles));
+    assert!(uses_device(&trace(&[("cudaLaunchKernel", OP)], &[], &[])));
+    assert!(uses_device(&trace(&[], &["nccl:all_reduce"], &[])));
+}
+
 #[test]
 fn backward_ops_and_optimizers_prove_training() {
     let backward = "autograd::engine::evaluate_function: MseLossBackward0";
-    let program = Program::of(
+    let program = Program::of_trace(
         &trace(&[(backward, OP)], &["Optimizer.step#Adam.step"], &[]),
         false,
         None,
@@ -67,14 +105,17 @@ fn backward_ops_and_optimizers_prove_training() {
             }
         ]
     );
+    let sum = "torch::autograd::AccumulateGrad";
     assert_eq!(
-        kind_of(&[("AddmmBackward0", OP)], &[], &[]),
+        kind_of(&[("AddmmBackward0", OP), (sum, OP), (sum, OP)], &[], &[]),
         ProgramKind::Training
     );
-    assert_eq!(
-        kind_of(&[], &["AddmmBackward0, op_id = 4"], &[]),
-        ProgramKind::Training
-    );
+    let ranges = [
+        "AddmmBackward0, op_id = 4",
+        "torch::autograd::AccumulateGrad, op_id = 5",
+        "torch::autograd::AccumulateGrad, op_id = 6",
+    ];
+    assert_eq!(kind_of(&[], &ranges, &[]), ProgramKind::Training);
     assert_eq!(
         kind_of(&[], &[], &["flash_bwd_kernel"]),
         ProgramKind::Training
@@ -119,6 +160,16 @@ fn names_of_ranges_prove_generation_unless_the_program_trains() {
         kind_of(&[], &["decode"], &["jpeg_kernel"]),
         ProgramKind::Unknown
     );
+    // So is a latent image, with attention between convolutions.
+    let attention = "flash_fwd_kernel";
+    assert_eq!(
+        kind_of(&[], &["decode"], &[attention]),
+        ProgramKind::LlmInference
+    );
+    assert_eq!(
+        kind_of(&[], &["decode"], &[attention, "cudnn_fprop_implicit_gemm"]),
+        ProgramKind::Unknown
+    );
     assert_eq!(
         kind_of(&[], &["vae.decode"], &["flash_fwd_splitkv_kernel"]),
         ProgramKind::Unknown
@@ -127,8 +178,13 @@ fn names_of_ranges_prove_generation_unless_the_program_trains() {
         kind_of(&[], &["decode"], &["vllm::paged_attention_v2_kernel"]),
         ProgramKind::LlmInference
     );
+    let sum = "torch::autograd::AccumulateGrad";
     assert_eq!(
-        kind_of(&[("AddmmBackward0", OP)], &["prefill", "decode"], &[]),
+        kind_of(
+            &[("AddmmBackward0", OP), (sum, OP), (sum, OP)],
+            &["prefill", "decode"],
+            &[]
+        ),
         ProgramKind::Training
     );
     assert_eq!(
@@ -159,7 +215,7 @@ fn modules_say_what_they_are() {
         kind_of(&module("nn.Module: LlamaForCausalLM_0"), &[], &[]),
         ProgramKind::LlmInference
     );
-    let other = Program::of(
+    let other = Program::of_trace(
         &trace(&module("nn.Module: UNet2DConditionModel_0"), &[], &[]),
         false,
         None,
@@ -179,7 +235,16 @@ fn a_model_that_agrees_proves_generation_but_not_of_training() {
     let mut program = Program::default();
     program.add_model("qwen3_8b");
     assert!(program.generates_text());
-    let mut training = Program::of(&trace(&[("AddmmBackward0", OP)], &[], &[]), false, None);
-    training.add_model("qwen3_8b");
-    assert_eq!(training.kind, ProgramKind::Training);
+    let sum = "torch::autograd::AccumulateGrad";
+    for (ops, kind) in [
+        (
+            &[("AddmmBackward0", OP), (sum, OP), (sum, OP)][..],
+            ProgramKind::Training,
+        ),
+        (&[("AddmmBackward0", OP)], ProgramKind::Other),
+    ] {
+        let mut program = Program::of_trace(&trace(ops, &[], &[]), false, None);
+        program.add_model("qwen3_8b");
+        assert_eq!(program.kind, kind);
+    }
 }

@@ -15,16 +15,16 @@ use crate::timeline::intervals::Union;
 /// Calls of one kind of collective among groups of one size and one use.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct OwnCollectives {
-    /// Kind of collective.
+    /// What the collective does, read from its name.
     pub kind: CollectiveKind,
     /// Ranks of the group; 0 where not recorded.
     pub group_size: u64,
     /// What the process group is for, where its name says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupKind>,
-    /// Number of calls.
+    /// Calls of this kind with this group size and use on this rank.
     pub calls: u64,
-    /// With at least one of them running. It contains waiting for ranks that begin later, which one rank does not show.
+    /// Time with at least one of them running. It contains waiting for ranks that begin later, which one rank does not show.
     pub time_ns: Nanos,
     /// Bytes that this rank gave, or got where only that is recorded; absent where a call has neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ pub struct OwnCollectives {
 }
 
 #[derive(Default)]
-struct Sums {
+struct CollectiveSums {
     calls: u64,
     time: Union,
     bytes: u64,
@@ -45,15 +45,16 @@ struct Sums {
 
 /// The collectives of one rank by kind and group size, those with most time first.
 pub(crate) fn own_collectives(trace: &Trace) -> Vec<OwnCollectives> {
-    let work = RankWork::of(0, trace, None);
+    let work = RankWork::from_trace(0, trace, None);
     let groups = work.calls.groups.iter();
     let groups: Vec<Option<GroupKind>> = groups.map(|group| named_kind(&group.name)).collect();
-    let mut sums: BTreeMap<(CollectiveKind, u64, Option<GroupKind>), Sums> = BTreeMap::new();
-    for call in &work.calls.collectives {
+    let mut sums: BTreeMap<(CollectiveKind, u64, Option<GroupKind>), CollectiveSums> =
+        BTreeMap::new();
+    for call in work.calls.collectives.iter().chain(&work.calls.transfers) {
         let key = (call.kind, call.group_size, groups[call.group as usize]);
-        let sum = sums.entry(key).or_insert(Sums {
+        let sum = sums.entry(key).or_insert(CollectiveSums {
             are_sizes_known: true,
-            ..Sums::default()
+            ..CollectiveSums::default()
         });
         sum.calls += 1;
         sum.time.add(call.start, call.end);

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a collective does.
+/// The operation that a collective does.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
 )]
@@ -24,7 +24,7 @@ pub enum CollectiveKind {
 }
 
 /// Parts of names, without `_`, in the order in which they are asked: `reducescatter` before `reduce`.
-const NAMES: [(&str, CollectiveKind); 17] = [
+const NAME_PARTS: [(&str, CollectiveKind); 17] = [
     ("allreduce", CollectiveKind::AllReduce),
     ("crossdevicereduce", CollectiveKind::AllReduce),
     ("quickreduce", CollectiveKind::AllReduce),
@@ -46,17 +46,17 @@ const NAMES: [(&str, CollectiveKind); 17] = [
 
 impl CollectiveKind {
     /// Reads it from the name of a kernel or of a framework's call.
-    pub(super) fn of(name: &str) -> Self {
+    pub(super) fn from_event_name(name: &str) -> Self {
         let letters = name.chars().filter(char::is_ascii_alphanumeric);
         let name: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
-        let known = NAMES.iter().find(|(part, _)| name.contains(part));
+        let known = NAME_PARTS.iter().find(|(part, _)| name.contains(part));
         known.map_or(Self::Other, |(_, kind)| *kind)
     }
 
     /// The kind that has this name in tables.
-    pub(super) fn named(name: &str) -> Self {
+    pub(super) fn from_table_name(name: &str) -> Self {
         let is_named = |kind: &Self| kind.name() == name;
-        NAMES
+        NAME_PARTS
             .iter()
             .map(|(_, kind)| *kind)
             .find(is_named)
@@ -145,16 +145,16 @@ mod tests {
                 CollectiveKind::Other,
             ),
         ] {
-            assert_eq!(CollectiveKind::of(name), kind, "{name}");
+            assert_eq!(CollectiveKind::from_event_name(name), kind, "{name}");
         }
     }
 
     #[test]
     fn bus_bandwidth_factors_of_nccl_tests() {
-        let close = |found: Option<f64>, expected: f64| {
+        let close = |bytes: Option<f64>, expected: f64| {
             assert!(
-                (found.expect("defined") - expected).abs() < 1e-9,
-                "{found:?}"
+                (bytes.expect("defined") - expected).abs() < 1e-9,
+                "{bytes:?}"
             );
         };
         close(

@@ -1,7 +1,7 @@
 //! Which collectives of several ranks are one.
 //!
 //! Within a process group by the sequence number that PyTorch gives; where none is recorded, by order: the lists of two ranks
-//! are laid beside each other with the shift that makes the kinds agree and the ends differ by the most constant amount, since
+//! are aligned with the shift that makes the kinds agree and the ends differ by the most constant amount, since
 //! the ends of one collective are one moment and their difference is that of the clocks.
 
 use std::collections::BTreeMap;
@@ -12,8 +12,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ranks::work::{Instance, RankCalls};
+use crate::row_order::sort_ascending;
+use crate::thresholds::RANK_LISTS_AGREE_MIN_SHARE;
 
-/// How collectives were matched.
+/// How collectives of different ranks were recognized as one.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema, Deserialize,
 )]
@@ -33,15 +35,13 @@ pub(super) struct Matched {
     pub(super) by: MatchedBy,
 }
 
-/// Shifts that are tried between two lists, to either side.
-const MOST_SHIFT: usize = 256;
-/// Ends that agree to this leave nothing to look for, ns.
-const CLOSE: i64 = 1_000;
-/// Two lists agree if this part of the kinds beside each other is the same.
-const AGREES: f64 = 0.98;
+/// Largest shift between two lists that is tried, to either side.
+const SHIFT_MAX: usize = 256;
+/// A shift is accepted at once if the ends agree to this.
+const CLOSE_SPREAD_NS: i64 = 1_000;
 
-/// The collectives that at least two ranks have.
-pub(super) fn matched(ranks: &[&RankCalls]) -> Vec<Matched> {
+/// Matches the collectives that at least two ranks have.
+pub(super) fn match_collectives(ranks: &[&RankCalls]) -> Vec<Matched> {
     // Instances of each group, rank by rank.
     let mut groups: BTreeMap<&ProcessGroup, BTreeMap<usize, Vec<usize>>> = BTreeMap::new();
     for (rank, calls) in ranks.iter().enumerate() {
@@ -77,7 +77,7 @@ pub(super) fn matched(ranks: &[&RankCalls]) -> Vec<Matched> {
     all
 }
 
-/// Lays the lists of ranks beside that of the first.
+/// Aligns the list of each rank with that of the first.
 fn by_order(ranks: &[&RankCalls], lists: &BTreeMap<usize, Vec<usize>>) -> Vec<Matched> {
     let mut lists = lists.iter();
     let Some((&first, reference)) = lists.next() else {
@@ -103,7 +103,7 @@ fn by_order(ranks: &[&RankCalls], lists: &BTreeMap<usize, Vec<usize>>) -> Vec<Ma
         for (place, matched) in all.iter_mut().enumerate() {
             let other = usize::try_from(place as i64 + shift).ok();
             if let Some(other) = other.filter(|other| *other < list.len())
-                && same(left[place], right[other])
+                && may_match(left[place], right[other])
             {
                 matched.members.push((rank, list[other]));
             }
@@ -112,18 +112,18 @@ fn by_order(ranks: &[&RankCalls], lists: &BTreeMap<usize, Vec<usize>>) -> Vec<Ma
     all
 }
 
-/// Whether two instances may be one collective: messages of equal kinds may differ in size, as those of all-to-all do.
-fn same(left: &Instance, right: &Instance) -> bool {
+/// Whether two instances may be one collective. Sizes may differ, as those of all-to-all do.
+fn may_match(left: &Instance, right: &Instance) -> bool {
     left.kind == right.kind
 }
 
-/// How far the second list is behind the first; nothing where they do not agree.
+/// By how many places the second list is behind the first; `None` if no shift makes them agree.
 fn best_shift(left: &[&Instance], right: &[&Instance]) -> Option<i64> {
-    let most = MOST_SHIFT.min(left.len().max(right.len())) as i64;
+    let most = SHIFT_MAX.min(left.len().max(right.len())) as i64;
     let mut best: Option<(i64, i64)> = None;
     // The smallest shift first: another must be clearly better.
     let mut shifts: Vec<i64> = (-most..=most).collect();
-    shifts.sort_by_key(|shift| shift.abs());
+    sort_ascending(&mut shifts, |shift| shift.abs());
     for shift in shifts {
         let Some(spread) = spread_at(left, right, shift) else {
             continue;
@@ -131,14 +131,14 @@ fn best_shift(left: &[&Instance], right: &[&Instance]) -> Option<i64> {
         if best.is_none_or(|(least, _)| spread < least / 2) {
             best = Some((spread, shift));
         }
-        if spread <= CLOSE {
+        if spread <= CLOSE_SPREAD_NS {
             break;
         }
     }
     best.map(|(_, shift)| shift)
 }
 
-/// The median distance of the end differences from their median, ns; nothing where the kinds disagree or too few overlap.
+/// The median distance of the end differences from their median, ns; `None` if the kinds disagree or too few overlap.
 fn spread_at(left: &[&Instance], right: &[&Instance], shift: i64) -> Option<i64> {
     let pairs: Vec<(&Instance, &Instance)> = left
         .iter()
@@ -153,9 +153,9 @@ fn spread_at(left: &[&Instance], right: &[&Instance], shift: i64) -> Option<i64>
     }
     let agree = pairs
         .iter()
-        .filter(|(left, right)| same(left, right))
+        .filter(|(left, right)| may_match(left, right))
         .count();
-    if (agree as f64) < AGREES * pairs.len() as f64 {
+    if (agree as f64) < RANK_LISTS_AGREE_MIN_SHARE * pairs.len() as f64 {
         return None;
     }
     let differences = pairs

@@ -24,30 +24,30 @@ use serde::{Deserialize, Serialize};
 
 pub use self::alone::OwnCollectives;
 pub(crate) use self::alone::own_collectives;
-pub use self::clocks::Clock;
+pub use self::clocks::RankClock;
 use self::job::JobAnalysis;
 pub use self::kind::CollectiveKind;
 pub use self::matched::MatchedBy;
-pub use self::parts::{Part, RankRow};
+pub use self::parts::{RankPart, RankRow};
 pub use self::reduce::summarize;
 pub use self::skew::CollectiveRow;
-pub use self::slowest::{Difference, SlowestRank};
-use crate::ranks::clocks::{Aligned, aligned};
-use crate::ranks::matched::{Matched, matched};
-use crate::ranks::parts::{Piece, pieces, row};
-use crate::ranks::skew::{Meeting, rows};
-use crate::ranks::slowest::{caused, slowest};
+pub use self::slowest::{SlowestDifference, SlowestRank};
+use crate::ranks::clocks::{AlignedClocks, align_clocks};
+use crate::ranks::matched::{Matched, match_collectives};
+use crate::ranks::parts::{RankPiece, cut_pieces, sum_pieces};
+use crate::ranks::skew::{Meeting, collective_rows};
+use crate::ranks::slowest::{caused_waits, find_slowest};
 use crate::ranks::work::{RankCalls, RankWork};
 use crate::thresholds::DEVICES_MAX;
 
 /// What several ranks did together.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct RanksAnalysis {
-    /// Ranks of the job, where recorded: more than were imported, maybe.
+    /// Number of ranks of the job, which may exceed the imported ones; absent where not recorded.
     pub world_size: Option<u32>,
-    /// Whether the lanes are ranks with traces of their own, or devices of one trace.
+    /// Whether the rows are devices of one trace rather than ranks with a trace each.
     pub are_devices: bool,
-    /// The window in which all of them were recorded.
+    /// Length of the window in which all of them were recorded.
     pub span_ns: Nanos,
     /// From the first to the last rank's first recorded event: ranks were that far apart when they entered the recording. What made
     /// one enter late is not recorded, and no rank is blamed for it.
@@ -59,7 +59,7 @@ pub struct RanksAnalysis {
     pub matched: u64,
     /// Collectives of single ranks that no other shows.
     pub unmatched: u64,
-    /// The lowest rank first.
+    /// Time breakdown of each rank, ordered by rank number.
     pub ranks: Vec<RankRow>,
     /// Collectives by kind and size.
     pub collectives: Vec<CollectiveRow>,
@@ -87,22 +87,22 @@ pub struct RankLane<'a> {
 pub struct LanePiece<'a> {
     pub start_ns: Nanos,
     pub end_ns: Nanos,
-    pub part: Part,
+    pub part: RankPart,
     pub name: &'a str,
     /// The rank that it waits for.
     pub waits_for: Option<u32>,
 }
 
-/// Everything about the ranks of a record; nothing where it has one.
+/// Analyzes the ranks of a record; `None` for fewer than two.
 pub(crate) fn analyze(record: &RunRecord) -> Option<(RanksAnalysis, Vec<Issue>)> {
     if !record.rank_summaries.is_empty() {
         let summaries: Vec<&RankSummary> = record.rank_summaries.iter().collect();
-        let (analysis, mut issues) = job::analyze(&summaries)?;
+        let (analysis, mut issues) = job::analyze_summaries(&summaries)?;
         issues.extend(mostly_waiting(&analysis));
         return Some((analysis, issues));
     }
-    let joined = Joined::of(record)?;
-    let mut issues = joined.issues(record);
+    let joined = Joined::from_record(record)?;
+    let mut issues = joined.list_issues(record);
     let Joined {
         ranks,
         aligned,
@@ -115,8 +115,8 @@ pub(crate) fn analyze(record: &RunRecord) -> Option<(RanksAnalysis, Vec<Issue>)>
     if window.0 >= window.1 {
         issues.push(Issue::warning(IssueCode::RanksApart));
     }
-    let entered = joined.entered();
-    let caused = caused(meetings, &entered, *window);
+    let entered = joined.entry_times();
+    let caused = caused_waits(meetings, &entered, *window);
     let rank_rows = ranks.iter().enumerate().map(|(index, work)| {
         let (caused_waiting, last_at) = caused[index];
         RankRow {
@@ -124,7 +124,7 @@ pub(crate) fn analyze(record: &RunRecord) -> Option<(RanksAnalysis, Vec<Issue>)>
             clock: aligned.clocks[index],
             caused_waiting_ns: Nanos(caused_waiting),
             last_at,
-            ..row(&pieces[index], *window)
+            ..sum_pieces(&pieces[index], *window)
         }
     });
     let in_meetings: usize = meetings.iter().map(|meeting| meeting.members.len()).sum();
@@ -133,13 +133,13 @@ pub(crate) fn analyze(record: &RunRecord) -> Option<(RanksAnalysis, Vec<Issue>)>
         world_size: world_sizes(record).into_iter().max(),
         are_devices: *are_devices,
         span_ns: Nanos((window.1 - window.0).max(0)),
-        entered_apart_ns: Nanos(apart(&entered)),
+        entered_apart_ns: Nanos(largest_distance(&entered)),
         matched_by: meetings.iter().map(|meeting| meeting.by).max(),
         matched: meetings.len() as u64,
         unmatched: instances.saturating_sub(in_meetings) as u64,
         ranks: rank_rows.collect(),
-        collectives: rows(meetings, &calls_of(ranks)),
-        slowest: slowest(ranks, pieces, meetings, &entered, *window),
+        collectives: collective_rows(meetings, &calls_of(ranks)),
+        slowest: find_slowest(ranks, pieces, meetings, &entered, *window),
         job: (!are_devices).then(|| job_of(record)).flatten(),
     };
     issues.extend(mostly_waiting(&analysis));
@@ -154,19 +154,22 @@ fn job_of(record: &RunRecord) -> Option<JobAnalysis> {
         .par_iter()
         .map(|&(rank, trace)| summarize(trace, rank, SummarySource::default()))
         .collect();
-    job::of_summaries(&summaries.iter().collect::<Vec<_>>())
+    job::analyze_beside_traces(&summaries.iter().collect::<Vec<_>>())
 }
 
 impl RanksAnalysis {
-    /// The part of the exposed communication of the first rank, which the findings are of, that is waiting for slower ranks.
-    pub(crate) fn waiting_share(&self) -> Option<f64> {
-        let first = self.ranks.first()?;
-        let exposed = first.exposed_communication().0;
-        (exposed > 0).then(|| first.exposed_waiting_ns.0 as f64 / exposed as f64)
+    /// The part of the exposed communication of a device, or of the first rank, which the findings are of, that is waiting for slower
+    /// ranks.
+    pub(crate) fn waiting_share(&self, device: Option<u32>) -> Option<f64> {
+        let device = device.filter(|_| self.are_devices);
+        let mut rows = self.ranks.iter();
+        let row = rows.find(|row| device.is_none_or(|device| row.rank == device))?;
+        let exposed = row.exposed_communication().0;
+        (exposed > 0).then(|| row.exposed_waiting_ns.0 as f64 / exposed as f64)
     }
 }
 
-fn apart(times: &[i64]) -> i64 {
+fn largest_distance(times: &[i64]) -> i64 {
     let (first, last) = (times.iter().min(), times.iter().max());
     let apart = last
         .zip(first)
@@ -174,7 +177,8 @@ fn apart(times: &[i64]) -> i64 {
     apart.unwrap_or(0)
 }
 
-/// Where the first rank, which the findings are of, mostly waits in its exposed communication: overlapping it would gain nothing.
+/// The issue that the first rank, which the findings are of, mostly waits in its exposed communication: overlapping it would gain
+/// nothing.
 fn mostly_waiting(analysis: &RanksAnalysis) -> Option<Issue> {
     let first = analysis.ranks.first()?;
     let (exposed, waiting) = (first.exposed_communication(), first.exposed_waiting_ns);
@@ -186,9 +190,9 @@ fn mostly_waiting(analysis: &RanksAnalysis) -> Option<Issue> {
     })
 }
 
-/// The lanes of a timeline.
-pub fn lanes(record: &RunRecord) -> Option<RankLanes<'_>> {
-    let joined = Joined::of(record)?;
+/// The work of each rank or device as lanes of a timeline; `None` for fewer than two.
+pub fn rank_lanes(record: &RunRecord) -> Option<RankLanes<'_>> {
+    let joined = Joined::from_record(record)?;
     let number = |rank: usize| joined.ranks[rank].calls.rank;
     let lanes = joined
         .ranks
@@ -220,25 +224,25 @@ fn calls_of<'a>(ranks: &'a [RankWork<'_>]) -> Vec<&'a RankCalls> {
 
 /// Collectives of ranks on one clock.
 struct Met {
-    aligned: Aligned,
+    aligned: AlignedClocks,
     meetings: Vec<Meeting>,
-    /// Matches that cannot be: some rank had ended before another began.
+    /// Number of matches that are impossible: some rank had ended before another began.
     dropped: usize,
 }
 
 /// Matches the collectives of ranks, aligns their clocks and puts the collectives on one.
-fn meet(ranks: &[&RankCalls], share_clock: bool) -> Met {
-    let found = matched(ranks);
+fn meet_on_one_clock(ranks: &[&RankCalls], share_clock: bool) -> Met {
+    let matches = match_collectives(ranks);
     let aligned = if share_clock {
-        Aligned::as_is(ranks.len())
+        AlignedClocks::as_is(ranks.len())
     } else {
-        aligned(ranks, &found)
+        align_clocks(ranks, &matches)
     };
     let tolerance = aligned.tolerance();
-    let meeting = |matched: &Matched| Meeting::of(ranks, &aligned, matched, tolerance);
-    let meetings: Vec<Meeting> = found.iter().filter_map(meeting).collect();
+    let meeting = |matched: &Matched| Meeting::from_matched(ranks, &aligned, matched, tolerance);
+    let meetings: Vec<Meeting> = matches.iter().filter_map(meeting).collect();
     Met {
-        dropped: found.len() - meetings.len(),
+        dropped: matches.len() - meetings.len(),
         aligned,
         meetings,
     }
@@ -248,25 +252,25 @@ fn meet(ranks: &[&RankCalls], share_clock: bool) -> Met {
 struct Joined<'a> {
     ranks: Vec<RankWork<'a>>,
     are_devices: bool,
-    aligned: Aligned,
+    aligned: AlignedClocks,
     meetings: Vec<Meeting>,
-    /// Matches that cannot be: some rank had ended before another began.
+    /// Number of matches that are impossible: some rank had ended before another began.
     dropped: usize,
-    pieces: Vec<Vec<Piece>>,
+    pieces: Vec<Vec<RankPiece>>,
     window: (i64, i64),
 }
 
 impl<'a> Joined<'a> {
-    fn of(record: &'a RunRecord) -> Option<Self> {
+    fn from_record(record: &'a RunRecord) -> Option<Self> {
         let traces = record.ranks();
         let are_devices = traces.is_empty();
         let ranks: Vec<RankWork<'a>> = if are_devices {
-            devices(record.trace()?)
+            communicating_devices(record.trace()?)
         } else {
             use rayon::prelude::*;
             let traces = traces.par_iter();
             traces
-                .map(|&(rank, trace)| RankWork::of(rank, trace, None))
+                .map(|&(rank, trace)| RankWork::from_trace(rank, trace, None))
                 .collect()
         };
         if ranks.len() < 2 {
@@ -276,12 +280,12 @@ impl<'a> Joined<'a> {
             aligned,
             meetings,
             dropped,
-        } = meet(&calls_of(&ranks), are_devices);
+        } = meet_on_one_clock(&calls_of(&ranks), are_devices);
         let pieces = ranks.iter().enumerate();
-        let pieces: Vec<Vec<Piece>> = pieces
-            .map(|(index, work)| pieces_of(work, index, &aligned, &meetings))
+        let pieces: Vec<Vec<RankPiece>> = pieces
+            .map(|(index, work)| cut_pieces(work, index, &aligned, &meetings))
             .collect();
-        let at = |index: usize, time: i64| aligned.common(index, time);
+        let at = |index: usize, time: i64| aligned.to_common(index, time);
         let starts = ranks
             .iter()
             .enumerate()
@@ -303,14 +307,14 @@ impl<'a> Joined<'a> {
     }
 
     /// When the recording of each rank began, on one clock.
-    fn entered(&self) -> Vec<i64> {
+    fn entry_times(&self) -> Vec<i64> {
         let starts = self.ranks.iter().enumerate();
         starts
-            .map(|(rank, work)| self.aligned.common(rank, work.recorded.0))
+            .map(|(rank, work)| self.aligned.to_common(rank, work.recorded.0))
             .collect()
     }
 
-    fn issues(&self, record: &RunRecord) -> Vec<Issue> {
+    fn list_issues(&self, record: &RunRecord) -> Vec<Issue> {
         let mut issues = Vec::new();
         issues.extend(world_issues(&world_sizes(record), self.ranks.len()));
         for &rank in &self.aligned.alone {
@@ -326,17 +330,8 @@ impl<'a> Joined<'a> {
     }
 }
 
-fn pieces_of(
-    work: &RankWork<'_>,
-    index: usize,
-    aligned: &Aligned,
-    meetings: &[Meeting],
-) -> Vec<Piece> {
-    pieces(work, index, aligned, meetings)
-}
-
-/// The devices of one trace that exchange data; none of more than any host has.
-fn devices(trace: &Trace) -> Vec<RankWork<'_>> {
+/// The devices of one trace that exchange data. Empty above `DEVICES_MAX`: no host has as many.
+fn communicating_devices(trace: &Trace) -> Vec<RankWork<'_>> {
     let mut numbers: Vec<u32> = trace.kernels.device.to_vec();
     numbers.sort_unstable();
     numbers.dedup();
@@ -345,7 +340,7 @@ fn devices(trace: &Trace) -> Vec<RankWork<'_>> {
     }
     let mut all: Vec<RankWork<'_>> = numbers
         .into_iter()
-        .map(|device| RankWork::of(device, trace, Some(device)))
+        .map(|device| RankWork::from_trace(device, trace, Some(device)))
         .collect();
     all.retain(|work| !work.calls.collectives.is_empty());
     all

@@ -4,7 +4,7 @@ use llmprof_units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ranks::clocks::{Aligned, Clock};
+use crate::ranks::clocks::{AlignedClocks, RankClock};
 use crate::ranks::skew::Meeting;
 use crate::ranks::work::RankWork;
 use crate::timeline::device_events::Class;
@@ -17,20 +17,20 @@ pub struct RankRow {
     /// Number of the rank; of GPUs of one trace, the device.
     pub rank: u32,
     /// How its clock was aligned.
-    pub clock: Clock,
+    pub clock: RankClock,
     /// Time in kernels that compute.
     pub compute_ns: Nanos,
     /// Communication that computing does not hide: the part after the last rank had begun.
     pub exposed_transfer_ns: Nanos,
-    /// The part before: waiting for the slowest rank.
+    /// Communication that computing does not hide: the part in which the rank waited for the last one.
     pub exposed_waiting_ns: Nanos,
     /// Communication that computing does not hide and that no other rank shows.
     pub exposed_unmatched_ns: Nanos,
-    /// Copies and memory fills beside nothing else.
+    /// Time in which only copies and memory fills ran.
     pub copies_ns: Nanos,
     /// Time in which the device is idle.
     pub idle_ns: Nanos,
-    /// All but idle.
+    /// Time with any event: the length of the window less `idle_ns`.
     pub busy_ns: Nanos,
     /// Time with communication, hidden or not.
     pub communication_ns: Nanos,
@@ -53,21 +53,21 @@ impl RankRow {
 }
 
 /// Parts in the order in which one covers another.
-const ORDER: [Part; 5] = [
-    Part::Compute,
-    Part::Transfer,
-    Part::Unmatched,
-    Part::Waiting,
-    Part::Copies,
+const COVERING_ORDER: [RankPart; 5] = [
+    RankPart::Compute,
+    RankPart::Transfer,
+    RankPart::Unmatched,
+    RankPart::Waiting,
+    RankPart::Copies,
 ];
 
-/// What an interval of work is.
+/// The part that an interval of work counts to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum RankPart {
     Compute,
     /// A collective after its last rank had begun.
     Transfer,
-    /// A collective before.
+    /// A collective before its last rank had begun.
     Waiting,
     /// Communication that no other rank shows.
     Unmatched,
@@ -76,23 +76,23 @@ pub enum Part {
 
 /// A piece of work on the aligned clock.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
+pub(super) struct RankPiece {
     pub(super) start: i64,
     pub(super) end: i64,
-    pub(super) part: Part,
+    pub(super) part: RankPart,
     /// The work, by its index.
     pub(super) work: usize,
     /// The rank that it waits for.
     pub(super) waits_for: Option<usize>,
 }
 
-/// The work of one rank in pieces: collectives are cut where their last rank began.
-pub(super) fn pieces(
+/// Cuts the work of one rank into pieces: collectives where their last rank began.
+pub(super) fn cut_pieces(
     work: &RankWork<'_>,
     rank: usize,
-    aligned: &Aligned,
+    aligned: &AlignedClocks,
     meetings: &[Meeting],
-) -> Vec<Piece> {
+) -> Vec<RankPiece> {
     let mut bounds: Vec<(i64, i64, i64, usize)> = meetings
         .iter()
         .filter_map(|meeting| {
@@ -104,12 +104,12 @@ pub(super) fn pieces(
     let mut pieces = Vec::with_capacity(work.work.len());
     for (index, item) in work.work.iter().enumerate() {
         let (start, end) = (
-            aligned.common(rank, item.start),
-            aligned.common(rank, item.end),
+            aligned.to_common(rank, item.start),
+            aligned.to_common(rank, item.end),
         );
-        let mut push = |start: i64, end: i64, part: Part, waits_for: Option<usize>| {
+        let mut push = |start: i64, end: i64, part: RankPart, waits_for: Option<usize>| {
             if end > start {
-                pieces.push(Piece {
+                pieces.push(RankPiece {
                     start,
                     end,
                     part,
@@ -119,8 +119,8 @@ pub(super) fn pieces(
             }
         };
         match item.class {
-            Class::Compute => push(start, end, Part::Compute, None),
-            Class::Copy | Class::Memset => push(start, end, Part::Copies, None),
+            Class::Compute => push(start, end, RankPart::Compute, None),
+            Class::Copy | Class::Memset => push(start, end, RankPart::Copies, None),
             Class::Communication => {
                 let after = bounds.partition_point(|bound| bound.0 <= start);
                 let meeting = bounds[..after]
@@ -134,12 +134,12 @@ pub(super) fn pieces(
                         push(
                             start,
                             cut,
-                            Part::Waiting,
+                            RankPart::Waiting,
                             Some(last).filter(|last| *last != rank),
                         );
-                        push(cut, end, Part::Transfer, None);
+                        push(cut, end, RankPart::Transfer, None);
                     }
-                    None => push(start, end, Part::Unmatched, None),
+                    None => push(start, end, RankPart::Unmatched, None),
                 }
             }
         }
@@ -148,8 +148,8 @@ pub(super) fn pieces(
 }
 
 /// The parts of one rank in a window.
-pub(super) fn row(pieces: &[Piece], window: (i64, i64)) -> RankRow {
-    let clipped = |wanted: &[Part]| {
+pub(super) fn sum_pieces(pieces: &[RankPiece], window: (i64, i64)) -> RankRow {
+    let clipped = |wanted: &[RankPart]| {
         let mut intervals: Vec<(i64, i64)> = pieces
             .iter()
             .filter(|piece| wanted.contains(&piece.part))
@@ -160,9 +160,9 @@ pub(super) fn row(pieces: &[Piece], window: (i64, i64)) -> RankRow {
         union_length(intervals)
     };
     let mut covered = 0;
-    let mut exposed = [Nanos(0); ORDER.len()];
+    let mut exposed = [Nanos(0); COVERING_ORDER.len()];
     for (number, part) in exposed.iter_mut().enumerate() {
-        let union = clipped(&ORDER[..=number]);
+        let union = clipped(&COVERING_ORDER[..=number]);
         *part = Nanos(union - covered);
         covered = union;
     }
@@ -175,7 +175,11 @@ pub(super) fn row(pieces: &[Piece], window: (i64, i64)) -> RankRow {
         copies_ns: copies,
         busy_ns: Nanos(covered),
         idle_ns: Nanos((window.1 - window.0).saturating_sub(covered).max(0)),
-        communication_ns: Nanos(clipped(&[Part::Transfer, Part::Unmatched, Part::Waiting])),
+        communication_ns: Nanos(clipped(&[
+            RankPart::Transfer,
+            RankPart::Unmatched,
+            RankPart::Waiting,
+        ])),
         ..RankRow::default()
     }
 }

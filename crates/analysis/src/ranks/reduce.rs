@@ -8,35 +8,35 @@ use llmprof_record::trace::{StrId, Trace};
 use rustc_hash::FxHashMap;
 
 use crate::phases::marked_steps;
-use crate::ranks::work::{RankWork, Work};
+use crate::ranks::work::{RankWork, WorkInterval};
 use crate::timeline::breakdown::{DeviceTime, DeviceTimeline};
 use crate::timeline::device_events::{Class, DeviceEvent, DeviceEvents};
 use crate::timeline::idle::{HostActivity, IdleCauses};
 use crate::timeline::intervals::union_length;
-use crate::timeline::launch_times::LaunchTimes;
+use crate::timeline::launch_times::EventLaunchTimes;
 use crate::timeline::launches::{EventCalls, Launches};
 use crate::timeline::nesting::Nesting;
 
-/// Kernels that a step lists: those of a step of an LLM are 20 to 60.
+/// Maximum number of kernel names in the list of a step: a step of an LLM has 20 to 60.
 const STEP_KERNELS_MAX: usize = 64;
-/// Exposed parts of one collective that are kept apart; further ones join the part before.
+/// Maximum number of exposed parts of one collective; beyond it the closest ones are joined.
 const EXPOSED_PARTS_MAX: usize = 16;
 
-/// Reduces the profile of a rank. `rank` stands for what the trace does not say.
+/// Reduces the profile of a rank. `rank` is its number unless the trace records one.
 pub fn summarize(trace: &Trace, rank: u32, source: SummarySource) -> RankSummary {
-    let events = DeviceEvents::of(trace);
-    let launches = Launches::of(trace);
-    let work = RankWork::of_events(rank, trace, &events, &launches, None);
+    let events = DeviceEvents::from_trace(trace);
+    let launches = Launches::from_trace(trace);
+    let work = RankWork::from_events(rank, trace, &events, &launches, None);
     let (begin, end) = work.recorded;
-    let calls = EventCalls::of(&events, &launches);
+    let calls = EventCalls::from_launches(&events, &launches);
     let marks = marked_steps(trace);
-    let mut names = Names::of(trace);
+    let mut names = SummaryNames::new(trace);
     let steps = if events.all().is_empty() {
         host_steps(&work, &marks, &mut names)
     } else {
         device_steps(trace, &events, &calls, &marks, &mut names)
     };
-    let (collectives, tail) = collectives(&work, &mut names);
+    let (collectives, tail) = reduce_collectives(&work, &mut names);
     let world = trace.metadata.get("distributed_world_size");
     let mut summary = RankSummary {
         rank: rank_of(trace).unwrap_or(rank),
@@ -54,43 +54,37 @@ pub fn summarize(trace: &Trace, rank: u32, source: SummarySource) -> RankSummary
         names: names.texts,
         issues: trace.issues.clone(),
     };
-    summary.shift(begin);
+    make_relative(&mut summary, begin);
     summary
 }
 
 /// Makes times relative to the beginning of the recording.
-trait Shift {
-    fn shift(&mut self, begin: i64);
-}
-
-impl Shift for RankSummary {
-    fn shift(&mut self, begin: i64) {
-        let shift = |time: &mut i64| *time = time.saturating_sub(begin);
-        for step in &mut self.steps {
-            shift(&mut step.start_ns);
-            shift(&mut step.end_ns);
-        }
-        for call in &mut self.collectives {
-            shift(&mut call.start_ns);
-            shift(&mut call.end_ns);
-            for (start, end) in &mut call.exposed {
-                shift(start);
-                shift(end);
-            }
+fn make_relative(summary: &mut RankSummary, begin: i64) {
+    let shift = |time: &mut i64| *time = time.saturating_sub(begin);
+    for step in &mut summary.steps {
+        shift(&mut step.start_ns);
+        shift(&mut step.end_ns);
+    }
+    for call in &mut summary.collectives {
+        shift(&mut call.start_ns);
+        shift(&mut call.end_ns);
+        for (start, end) in &mut call.exposed {
+            shift(start);
+            shift(end);
         }
     }
 }
 
-/// Texts of a summary, each once.
-struct Names<'a> {
+/// Interned names of a summary.
+struct SummaryNames<'a> {
     trace: &'a Trace,
     texts: Vec<String>,
     numbers: FxHashMap<StrId, u32>,
     kinds: FxHashMap<&'static str, u32>,
 }
 
-impl<'a> Names<'a> {
-    fn of(trace: &'a Trace) -> Self {
+impl<'a> SummaryNames<'a> {
+    fn new(trace: &'a Trace) -> Self {
         Self {
             trace,
             texts: Vec::new(),
@@ -99,14 +93,14 @@ impl<'a> Names<'a> {
         }
     }
 
-    fn number(&mut self, name: StrId) -> u32 {
+    fn index_name(&mut self, name: StrId) -> u32 {
         *self.numbers.entry(name).or_insert_with(|| {
             self.texts.push(self.trace.text(name).to_owned());
             (self.texts.len() - 1) as u32
         })
     }
 
-    fn kind(&mut self, kind: &'static str) -> u32 {
+    fn index_kind(&mut self, kind: &'static str) -> u32 {
         *self.kinds.entry(kind).or_insert_with(|| {
             self.texts.push(kind.to_owned());
             (self.texts.len() - 1) as u32
@@ -129,7 +123,7 @@ fn device_steps(
     events: &DeviceEvents,
     calls: &EventCalls,
     marks: &[Mark],
-    names: &mut Names<'_>,
+    names: &mut SummaryNames<'_>,
 ) -> Vec<RankStep> {
     // Of several devices of one process, the one that is busy longest.
     let mut first = 0;
@@ -144,7 +138,7 @@ fn device_steps(
     let Some((_, first, device)) = busiest else {
         return Vec::new();
     };
-    let launched = LaunchTimes::of(trace, events, calls);
+    let launched = EventLaunchTimes::from_events(trace, events, calls);
     // The device begins a step with the first event that was launched in it.
     let mut begins: Vec<Option<i64>> = vec![None; marks.len()];
     let mut last_end = i64::MIN;
@@ -178,8 +172,8 @@ fn device_steps(
     if windows.is_empty() {
         windows.extend(span());
     }
-    let nesting = Nesting::of(trace);
-    let activity = HostActivity::of(trace, &nesting, calls, !launched.clocks_disagree);
+    let nesting = Nesting::from_trace(trace);
+    let activity = HostActivity::from_trace(trace, &nesting, calls, !launched.clocks_disagree);
     let timeline = DeviceTimeline {
         trace,
         calls,
@@ -207,13 +201,13 @@ fn device_steps(
             .iter()
             .filter(|event| event.class != Class::Communication)
             .map(|event| (event.name, event.duration()));
-        steps.push(step_of(number, (start, end), &time, own, names));
+        steps.push(sum_step(number, (start, end), &time, own, names));
     }
     steps
 }
 
 /// Steps of a rank without a device: its operators are the work, and idle time has no causes.
-fn host_steps(work: &RankWork<'_>, marks: &[Mark], names: &mut Names<'_>) -> Vec<RankStep> {
+fn host_steps(work: &RankWork<'_>, marks: &[Mark], names: &mut SummaryNames<'_>) -> Vec<RankStep> {
     let whole = [(None, work.recorded.0, work.recorded.1)];
     let windows = if marks.is_empty() { &whole[..] } else { marks };
     let mut steps: Vec<RankStep> = Vec::new();
@@ -222,7 +216,7 @@ fn host_steps(work: &RankWork<'_>, marks: &[Mark], names: &mut Names<'_>) -> Vec
             .last()
             .map_or(start, |before| start.max(before.end_ns));
         let end = end.max(start);
-        let inside = |item: &&Work| item.start < end && item.end > start;
+        let inside = |item: &&WorkInterval| item.start < end && item.end > start;
         let covered = |wanted: &dyn Fn(Class) -> bool| {
             let items = work.work.iter().filter(inside);
             let items = items.filter(|item| wanted(item.class));
@@ -238,17 +232,17 @@ fn host_steps(work: &RankWork<'_>, marks: &[Mark], names: &mut Names<'_>) -> Vec
             item.class != Class::Communication && item.start >= start && item.start < end
         });
         let own = own.map(|item| (item.name, item.end.saturating_sub(item.start)));
-        steps.push(step_of(number, (start, end), &time, own, names));
+        steps.push(sum_step(number, (start, end), &time, own, names));
     }
     steps
 }
 
-fn step_of(
+fn sum_step(
     number: Option<u64>,
     (start, end): (i64, i64),
     time: &DeviceTime,
     events: impl Iterator<Item = (StrId, i64)>,
-    names: &mut Names<'_>,
+    names: &mut SummaryNames<'_>,
 ) -> RankStep {
     let mut sums: FxHashMap<StrId, KernelSums> = FxHashMap::default();
     for (name, duration) in events {
@@ -278,7 +272,7 @@ fn step_of(
         kernels: kernels
             .into_iter()
             .map(|(name, sums)| KernelSums {
-                name: names.number(name),
+                name: names.index_name(name),
                 ..sums
             })
             .collect(),
@@ -321,7 +315,7 @@ struct Covered {
 }
 
 impl Covered {
-    fn of(work: &[Work], wanted: impl Fn(Class) -> bool) -> Self {
+    fn of_classes(work: &[WorkInterval], wanted: impl Fn(Class) -> bool) -> Self {
         let mut parts: Vec<(i64, i64)> = Vec::new();
         for item in work.iter().filter(|item| wanted(item.class)) {
             match parts.last_mut() {
@@ -341,8 +335,8 @@ impl Covered {
         }
     }
 
-    /// How much of the time before a moment is covered.
-    fn until(&self, time: i64) -> i64 {
+    /// Covered time before `time`.
+    fn covered_until(&self, time: i64) -> i64 {
         let after = self.parts.partition_point(|(start, _)| *start < time);
         let Some(last) = after.checked_sub(1) else {
             return 0;
@@ -351,12 +345,13 @@ impl Covered {
         self.sums[last].saturating_add(end.min(time).saturating_sub(start))
     }
 
-    fn between(&self, from: i64, to: i64) -> i64 {
-        self.until(to).saturating_sub(self.until(from))
+    fn covered_between(&self, from: i64, to: i64) -> i64 {
+        self.covered_until(to)
+            .saturating_sub(self.covered_until(from))
     }
 
-    /// What of an interval is not covered.
-    fn gaps(&self, start: i64, end: i64) -> Vec<(i64, i64)> {
+    /// The parts of an interval that are not covered, joined to at most [`EXPOSED_PARTS_MAX`].
+    fn uncovered_parts(&self, start: i64, end: i64) -> Vec<(i64, i64)> {
         let first = self.parts.partition_point(|(_, until)| *until <= start);
         let mut gaps: Vec<(i64, i64)> = Vec::new();
         let mut from = start;
@@ -382,14 +377,20 @@ impl Covered {
     }
 }
 
-fn collectives(work: &RankWork<'_>, names: &mut Names<'_>) -> (Vec<RankCollective>, Between) {
-    let compute = Covered::of(&work.work, |class| class == Class::Compute);
-    let busy = Covered::of(&work.work, |class| class != Class::Communication);
+fn reduce_collectives(
+    work: &RankWork<'_>,
+    names: &mut SummaryNames<'_>,
+) -> (Vec<RankCollective>, Between) {
+    let compute = Covered::of_classes(&work.work, |class| class == Class::Compute);
+    let busy = Covered::of_classes(&work.work, |class| class != Class::Communication);
     let between = |from: i64, to: i64| {
         if to <= from {
             return Between::default();
         }
-        let (compute_ns, busy_ns) = (compute.between(from, to), busy.between(from, to));
+        let (compute_ns, busy_ns) = (
+            compute.covered_between(from, to),
+            busy.covered_between(from, to),
+        );
         Between {
             compute_ns,
             copies_ns: busy_ns.saturating_sub(compute_ns),
@@ -403,14 +404,14 @@ fn collectives(work: &RankWork<'_>, names: &mut Names<'_>) -> (Vec<RankCollectiv
         RankCollective {
             start_ns: call.start,
             end_ns: call.end,
-            kind: names.kind(call.kind.name()),
+            kind: names.index_kind(call.kind.name()),
             group: call.group,
             group_size: call.group_size,
             sequence: call.sequence,
             given: call.given,
             got: call.got,
             before,
-            exposed: compute.gaps(call.start, call.end),
+            exposed: compute.uncovered_parts(call.start, call.end),
         }
     });
     let calls = calls.collect();
@@ -421,8 +422,8 @@ fn collectives(work: &RankWork<'_>, names: &mut Names<'_>) -> (Vec<RankCollectiv
 mod tests {
     use super::*;
 
-    fn work(parts: &[(i64, i64)]) -> Vec<Work> {
-        let item = |&(start, end): &(i64, i64)| Work {
+    fn work(parts: &[(i64, i64)]) -> Vec<WorkInterval> {
+        let item = |&(start, end): &(i64, i64)| WorkInterval {
             start,
             end,
             class: Class::Compute,
@@ -434,19 +435,19 @@ mod tests {
     #[test]
     fn covered_times_worked_by_hand() {
         let work = work(&[(0, 5), (3, 8), (10, 20), (12, 14), (30, 40)]);
-        let covered = Covered::of(&work, |class| class == Class::Compute);
-        assert_eq!(covered.between(4, 35), 4 + 10 + 5);
-        assert_eq!(covered.between(8, 10), 0);
-        assert_eq!(covered.gaps(4, 35), [(8, 10), (20, 30)]);
-        assert_eq!(covered.gaps(11, 19), []);
-        assert_eq!(covered.gaps(41, 50), [(41, 50)]);
+        let covered = Covered::of_classes(&work, |class| class == Class::Compute);
+        assert_eq!(covered.covered_between(4, 35), 4 + 10 + 5);
+        assert_eq!(covered.covered_between(8, 10), 0);
+        assert_eq!(covered.uncovered_parts(4, 35), [(8, 10), (20, 30)]);
+        assert_eq!(covered.uncovered_parts(11, 19), []);
+        assert_eq!(covered.uncovered_parts(41, 50), [(41, 50)]);
     }
 
     #[test]
     fn many_exposed_parts_join_the_closest() {
         let parts: Vec<(i64, i64)> = (0..40).map(|at| (at * 100, at * 100 + 50)).collect();
-        let covered = Covered::of(&work(&parts), |_| true);
-        let gaps = covered.gaps(0, 4_000);
+        let covered = Covered::of_classes(&work(&parts), |_| true);
+        let gaps = covered.uncovered_parts(0, 4_000);
         assert_eq!(gaps.len(), EXPOSED_PARTS_MAX);
         assert_eq!((gaps[0].0, gaps[15].1), (50, 4_000));
     }

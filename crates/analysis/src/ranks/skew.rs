@@ -6,7 +6,7 @@ use llmprof_units::{Bytes, BytesPerSecond, Nanos, stats::whole_median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ranks::clocks::Aligned;
+use crate::ranks::clocks::AlignedClocks;
 use crate::ranks::kind::CollectiveKind;
 use crate::ranks::matched::{Matched, MatchedBy};
 use crate::ranks::work::RankCalls;
@@ -14,9 +14,9 @@ use crate::ranks::work::RankCalls;
 /// One rank in a collective, on the aligned clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
-    /// Index of the rank.
+    /// Index in the list of ranks, not the rank's number.
     pub(super) rank: usize,
-    /// Index of its collective.
+    /// Index in [`RankCalls::collectives`] of that rank.
     pub(super) instance: usize,
     pub(super) start: i64,
     pub(super) end: i64,
@@ -39,10 +39,10 @@ pub(super) struct Meeting {
 }
 
 impl Meeting {
-    /// Nothing where some rank ended before another began by more than `tolerance`: then they are not one collective.
-    pub(super) fn of(
+    /// `None` if some rank ended more than `tolerance` before another began: then they are not one collective.
+    pub(super) fn from_matched(
         ranks: &[&RankCalls],
-        aligned: &Aligned,
+        aligned: &AlignedClocks,
         matched: &Matched,
         tolerance: i64,
     ) -> Option<Self> {
@@ -54,8 +54,8 @@ impl Meeting {
                 Member {
                     rank,
                     instance: index,
-                    start: aligned.common(rank, instance.start),
-                    end: aligned.common(rank, instance.end),
+                    start: aligned.to_common(rank, instance.start),
+                    end: aligned.to_common(rank, instance.end),
                 }
             })
             .collect();
@@ -90,8 +90,8 @@ impl Meeting {
         })
     }
 
-    /// How long a rank waited for the last one, from some moment on.
-    pub(super) fn waited(&self, member: &Member, from: i64) -> i64 {
+    /// How long a rank waited for the last one, counted from `from` at the earliest.
+    pub(super) fn wait_since(&self, member: &Member, from: i64) -> i64 {
         self.last_start
             .min(member.end)
             .saturating_sub(member.start.max(from))
@@ -99,18 +99,18 @@ impl Meeting {
     }
 
     /// From the first to the last start.
-    fn skew(&self) -> i64 {
+    fn skew_ns(&self) -> i64 {
         let first = self.members.iter().map(|member| member.start).min();
         self.last_start
             .saturating_sub(first.unwrap_or(self.last_start))
     }
 
-    pub(super) fn transfer(&self) -> i64 {
+    pub(super) fn transfer_ns(&self) -> i64 {
         self.end.saturating_sub(self.last_start).max(0)
     }
 
     /// The message of one rank as nccl-tests state it.
-    pub(super) fn bytes(&self) -> Option<u64> {
+    pub(super) fn message_bytes(&self) -> Option<u64> {
         let size = match self.kind {
             CollectiveKind::AllGather => self
                 .got
@@ -124,13 +124,13 @@ impl Meeting {
 /// Collectives of one kind and size.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct CollectiveRow {
-    /// Kind of collective.
+    /// What the collective does, read from its name.
     pub kind: CollectiveKind,
-    /// Ranks in its group.
+    /// Number of ranks in the process group.
     pub group_size: u64,
-    /// The message of one rank, where recorded.
+    /// Size of one rank's message; absent where not recorded.
     pub bytes: Option<Bytes>,
-    /// Number of calls.
+    /// Collectives of this kind, group size and message size.
     pub calls: u64,
     /// From the first to the last start: the median, the most, the sum of all calls.
     pub skew_median_ns: Nanos,
@@ -148,27 +148,29 @@ pub struct CollectiveRow {
     pub last_rank: u32,
     /// Calls at which that rank came last.
     pub last_rank_calls: u64,
-    /// Skew of those calls.
+    /// Sum of the skews of the calls at which that rank came last.
     pub last_rank_skew_ns: Nanos,
 }
 
-/// The longest skew and transfer first.
-pub(super) fn rows(meetings: &[Meeting], ranks: &[&RankCalls]) -> Vec<CollectiveRow> {
+/// Collectives by kind, group size and message size, the longest skew and transfer first.
+pub(super) fn collective_rows(meetings: &[Meeting], ranks: &[&RankCalls]) -> Vec<CollectiveRow> {
     let mut groups: BTreeMap<(CollectiveKind, u64, Option<u64>), Vec<&Meeting>> = BTreeMap::new();
     for meeting in meetings {
-        let key = (meeting.kind, meeting.group_size, meeting.bytes());
+        let key = (meeting.kind, meeting.group_size, meeting.message_bytes());
         groups.entry(key).or_default().push(meeting);
     }
     let mut rows: Vec<CollectiveRow> = groups
         .into_iter()
         .map(|((kind, group_size, bytes), meetings)| {
-            let mut skews: Vec<i64> = meetings.iter().map(|meeting| meeting.skew()).collect();
-            let mut transfers: Vec<i64> =
-                meetings.iter().map(|meeting| meeting.transfer()).collect();
+            let mut skews: Vec<i64> = meetings.iter().map(|meeting| meeting.skew_ns()).collect();
+            let mut transfers: Vec<i64> = meetings
+                .iter()
+                .map(|meeting| meeting.transfer_ns())
+                .collect();
             let mut last: BTreeMap<usize, (i64, u64)> = BTreeMap::new();
             for meeting in &meetings {
                 let (skew, calls) = last.entry(meeting.last).or_default();
-                *skew = skew.saturating_add(meeting.skew());
+                *skew = skew.saturating_add(meeting.skew_ns());
                 *calls += 1;
             }
             let most = last

@@ -6,16 +6,18 @@ use llmprof_units::{Nanos, stats::lower_median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ranks::parts::{Part, Piece};
+use crate::ranks::parts::{RankPart, RankPiece};
 use crate::ranks::skew::{Meeting, Member};
 use crate::ranks::work::RankWork;
+use crate::row_order::{sort_ascending, sort_descending};
+use crate::thresholds::RANK_DIFFERENCE_MIN_SHARE;
 use crate::thresholds::RANK_WAITING_MIN_SHARE;
-use crate::timeline::intervals::{add, union_length};
+use crate::timeline::intervals::{add_saturating, union_length};
 
 /// The rank that held the others up.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct SlowestRank {
-    /// Number of the rank.
+    /// Number of the rank; of GPUs of one trace, the device.
     pub rank: u32,
     /// Mean time that the others waited for it.
     pub caused_waiting_ns: Nanos,
@@ -23,37 +25,39 @@ pub struct SlowestRank {
     pub all_waiting_ns: Nanos,
     /// Collectives at which it came last, of how many.
     pub last_at: u64,
-    /// Collectives of all ranks.
+    /// Collectives that the ranks have in common, whichever rank came last.
     pub collectives: u64,
     /// What took longer on it than on the median of the others, between the collective before and the one at which it came
     /// last; the largest first.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<SlowestDifference>,
 }
 
-/// Time that one rank spent on something, beside the median of the others.
+/// Time that one rank spent on something, compared with the median of the others.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
-#[schemars(rename = "SlowestDifference")]
-pub struct Difference {
+pub struct SlowestDifference {
     /// The kernel, copy or operator; absent for idle time.
     pub name: Option<String>,
-    /// Time on this rank.
+    /// Time that this rank spent on it before the collectives at which it came last.
     pub time_ns: Nanos,
     /// Median of the other ranks.
     pub others_ns: Nanos,
-    /// Calls on this rank.
+    /// Number of its calls on this rank in that time.
     pub calls: u64,
     /// Calls, median of the other ranks.
     pub others_calls: u64,
 }
 
-/// Differences that are listed, and the least part of the waiting that one must explain.
-const MOST: usize = 5;
-const LEAST: f64 = 0.05;
+/// Maximum number of differences in the list.
+const DIFFERENCES_MAX: usize = 5;
 
 /// Per rank: the mean time that others waited for it in a window, and how often it came last there. `entered` is when the
 /// recording of each rank began: at its first collective a rank is late by as much as it entered later, for a reason from before
 /// the recording.
-pub(super) fn caused(meetings: &[Meeting], entered: &[i64], window: (i64, i64)) -> Vec<(i64, u64)> {
+pub(super) fn caused_waits(
+    meetings: &[Meeting],
+    entered: &[i64],
+    window: (i64, i64),
+) -> Vec<(i64, u64)> {
     let ranks = entered.len();
     let mut caused = vec![(0_i64, 0_u64); ranks];
     // By blamed rank and waiting rank.
@@ -65,24 +69,24 @@ pub(super) fn caused(meetings: &[Meeting], entered: &[i64], window: (i64, i64)) 
         }
         let is_first = first[meeting.last] == Some(number);
         let waited = |member: &Member| {
-            let waited = meeting.waited(member, window.0);
+            let waited = meeting.wait_since(member, window.0);
             let late = entered[meeting.last].saturating_sub(entered[member.rank]);
             if !is_first || late <= 0 {
                 return waited;
             }
-            let all = meeting.waited(member, i64::MIN);
+            let all = meeting.wait_since(member, i64::MIN);
             waited.min(all.saturating_sub(late).max(0))
         };
         let (mut all, last) = (0_i64, meeting.last);
         for member in &meeting.members {
             // Waiting ends with the start of the last rank, or with the rank's own part.
             let (time, end) = (waited(member), meeting.last_start.min(member.end));
-            add(&mut all, time);
+            add_saturating(&mut all, time);
             let known = waits.entry((last, member.rank)).or_default();
             known.push((end.saturating_sub(time), end));
         }
         let others = (meeting.members.len() as i64 - 1).max(1);
-        add(&mut caused[last].0, all / others);
+        add_saturating(&mut caused[last].0, all / others);
         caused[last].1 += 1;
     }
     // A rank that waits at several collectives at once waits once.
@@ -91,9 +95,9 @@ pub(super) fn caused(meetings: &[Meeting], entered: &[i64], window: (i64, i64)) 
         intervals.sort_unstable();
         let (sum, union) = &mut lengths[blamed];
         for (start, end) in &intervals {
-            add(sum, end.saturating_sub(*start));
+            add_saturating(sum, end.saturating_sub(*start));
         }
-        add(union, union_length(intervals));
+        add_saturating(union, union_length(intervals));
     }
     for ((time, _), (sum, union)) in caused.iter_mut().zip(lengths) {
         if union < sum {
@@ -103,15 +107,15 @@ pub(super) fn caused(meetings: &[Meeting], entered: &[i64], window: (i64, i64)) 
     caused
 }
 
-/// Nothing where nobody waited, or too short to matter.
-pub(super) fn slowest(
+/// `None` if the ranks waited less than `RANK_WAITING_MIN_SHARE` of the window for any single rank.
+pub(super) fn find_slowest(
     ranks: &[RankWork<'_>],
-    pieces: &[Vec<Piece>],
+    pieces: &[Vec<RankPiece>],
     meetings: &[Meeting],
     entered: &[i64],
     window: (i64, i64),
 ) -> Option<SlowestRank> {
-    let caused = caused(meetings, entered, window);
+    let caused = caused_waits(meetings, entered, window);
     let (slow, &(time, last_at)) = caused
         .iter()
         .enumerate()
@@ -120,15 +124,17 @@ pub(super) fn slowest(
     if time == 0 || (time as f64) < RANK_WAITING_MIN_SHARE * span {
         return None;
     }
-    let before = segments(meetings, entered, slow, window.0);
-    let spent: Vec<Spent> = ranks
+    let before = segments_before(meetings, entered, slow, window.0);
+    let spent: Vec<SegmentSpending> = ranks
         .iter()
         .zip(pieces)
-        .map(|(work, pieces)| Spent::of(work, pieces, &before))
+        .map(|(work, pieces)| SegmentSpending::in_segments(work, pieces, &before))
         .collect();
-    let mut differences = differences(&spent, slow);
-    differences.retain(|found| (found.time_ns.0 - found.others_ns.0) as f64 >= LEAST * time as f64);
-    differences.truncate(MOST);
+    let mut differences = compare_with_others(&spent, slow);
+    differences.retain(|row| {
+        (row.time_ns.0 - row.others_ns.0) as f64 >= RANK_DIFFERENCE_MIN_SHARE * time as f64
+    });
+    differences.truncate(DIFFERENCES_MAX);
     Some(SlowestRank {
         rank: ranks[slow].calls.rank,
         caused_waiting_ns: Nanos(time),
@@ -155,35 +161,40 @@ fn first_meetings(meetings: &[Meeting], ranks: usize) -> Vec<Option<usize>> {
 
 /// From the end of the collective before to the start of each at which a rank came last. What the rank that entered the recording
 /// last did before its first collective, others did before the window.
-fn segments(meetings: &[Meeting], entered: &[i64], slow: usize, begin: i64) -> Vec<(i64, i64)> {
+fn segments_before(
+    meetings: &[Meeting],
+    entered: &[i64],
+    slow: usize,
+    begin: i64,
+) -> Vec<(i64, i64)> {
     let is_late = entered.iter().any(|other| *other < entered[slow]);
     let takes_part = |meeting: &&Meeting| meeting.members.iter().any(|member| member.rank == slow);
     let mut order: Vec<&Meeting> = meetings.iter().filter(takes_part).collect();
-    order.sort_by_key(|meeting| meeting.last_start);
-    let mut found = Vec::new();
+    sort_ascending(&mut order, |meeting| meeting.last_start);
+    let mut segments = Vec::new();
     let mut from = begin;
     for meeting in order {
         let is_known = from > begin || !is_late;
         if is_known && meeting.last == slow && meeting.last_start > from {
-            found.push((from, meeting.last_start));
+            segments.push((from, meeting.last_start));
         }
         from = from.max(meeting.end);
     }
-    found
+    segments
 }
 
-/// What a rank did in some segments: by name, and idle.
-struct Spent {
+/// Time of a rank in some segments, ns: by the names of its work, with calls, and idle.
+struct SegmentSpending {
     by_name: BTreeMap<String, (i64, u64)>,
     idle: i64,
 }
 
-impl Spent {
-    fn of(work: &RankWork<'_>, pieces: &[Piece], segments: &[(i64, i64)]) -> Self {
+impl SegmentSpending {
+    fn in_segments(work: &RankWork<'_>, pieces: &[RankPiece], segments: &[(i64, i64)]) -> Self {
         let mut by_name: BTreeMap<String, (i64, u64)> = BTreeMap::new();
         let mut intervals = Vec::new();
-        let mut order: Vec<&Piece> = pieces.iter().collect();
-        order.sort_by_key(|piece| piece.start);
+        let mut order: Vec<&RankPiece> = pieces.iter().collect();
+        sort_ascending(&mut order, |piece| piece.start);
         let mut idle = 0;
         let mut latest = i64::MIN;
         // The latest end of all pieces up to each, which finds the first that reaches into a segment.
@@ -201,7 +212,7 @@ impl Spent {
             for piece in order[first..until].iter().filter(|piece| piece.end > from) {
                 let (start, end) = (piece.start.max(from), piece.end.min(to));
                 intervals.push((start, end));
-                if matches!(piece.part, Part::Compute | Part::Copies) {
+                if matches!(piece.part, RankPart::Compute | RankPart::Copies) {
                     let name = work.trace.text(work.work[piece.work].name);
                     let (time, calls) = by_name.entry(name.to_owned()).or_default();
                     *time = time.saturating_add(end - start);
@@ -215,7 +226,7 @@ impl Spent {
     }
 }
 
-fn differences(spent: &[Spent], slow: usize) -> Vec<Difference> {
+fn compare_with_others(spent: &[SegmentSpending], slow: usize) -> Vec<SlowestDifference> {
     let others = || {
         spent
             .iter()
@@ -224,7 +235,7 @@ fn differences(spent: &[Spent], slow: usize) -> Vec<Difference> {
             .map(|(_, spent)| spent)
     };
     let mut idle: Vec<i64> = others().map(|spent| spent.idle).collect();
-    let mut found = vec![Difference {
+    let mut differences = vec![SlowestDifference {
         name: None,
         time_ns: Nanos(spent[slow].idle),
         others_ns: Nanos(lower_median(&mut idle).unwrap_or_default()),
@@ -232,10 +243,11 @@ fn differences(spent: &[Spent], slow: usize) -> Vec<Difference> {
         others_calls: 0,
     }];
     for (name, &(time, calls)) in &spent[slow].by_name {
-        let of = |spent: &Spent| spent.by_name.get(name).copied().unwrap_or_default();
-        let mut times: Vec<i64> = others().map(|spent| of(spent).0).collect();
-        let mut counts: Vec<i64> = others().map(|spent| of(spent).1 as i64).collect();
-        found.push(Difference {
+        let by_name =
+            |spent: &SegmentSpending| spent.by_name.get(name).copied().unwrap_or_default();
+        let mut times: Vec<i64> = others().map(|spent| by_name(spent).0).collect();
+        let mut counts: Vec<i64> = others().map(|spent| by_name(spent).1 as i64).collect();
+        differences.push(SlowestDifference {
             name: Some(name.clone()),
             time_ns: Nanos(time),
             others_ns: Nanos(lower_median(&mut times).unwrap_or_default()),
@@ -243,6 +255,6 @@ fn differences(spent: &[Spent], slow: usize) -> Vec<Difference> {
             others_calls: lower_median(&mut counts).unwrap_or_default() as u64,
         });
     }
-    found.sort_by_key(|found| std::cmp::Reverse(found.time_ns.0 - found.others_ns.0));
-    found
+    sort_descending(&mut differences, |row| row.time_ns.0 - row.others_ns.0);
+    differences
 }

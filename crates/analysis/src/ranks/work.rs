@@ -6,7 +6,7 @@ use llmprof_record::trace::{HostKind, StrId, ThreadId, Trace};
 use llmprof_units::DType;
 use rustc_hash::FxHashMap;
 
-use crate::labels::runs_on_host;
+use crate::labels::{is_collective_call, runs_on_host};
 use crate::ranks::kind::CollectiveKind;
 use crate::timeline::device_events::{Class, DeviceEvents};
 use crate::timeline::launches::Launches;
@@ -14,7 +14,7 @@ use crate::timeline::nesting::Nesting;
 
 /// An interval of work, ns on the clock of the trace.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Work {
+pub(super) struct WorkInterval {
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) class: Class,
@@ -27,10 +27,11 @@ pub(super) struct Instance {
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) kind: CollectiveKind,
-    /// Index in [`RankCalls::groups`].
     pub(super) group: u32,
     pub(super) group_size: u64,
     pub(super) sequence: Option<i64>,
+    /// Whether the framework calls it point-to-point: it concerns two ranks, and no sequence counts it.
+    pub(super) is_transfer: bool,
     /// Bytes that this rank gives and gets.
     pub(super) given: Option<u64>,
     pub(super) got: Option<u64>,
@@ -43,77 +44,80 @@ pub(super) struct RankCalls {
     /// Zero of its times by its own clock, ns; 0 where the clock does not say.
     pub(super) origin: i64,
     pub(super) groups: Vec<ProcessGroup>,
-    /// In order of starts.
     pub(super) collectives: Vec<Instance>,
+    /// Point-to-point transfers, which no sequence number counts.
+    pub(super) transfers: Vec<Instance>,
 }
 
-/// What one rank did.
+/// The device work and collectives of one rank.
 pub(super) struct RankWork<'a> {
     pub(super) trace: &'a Trace,
-    /// In order of starts.
-    pub(super) work: Vec<Work>,
+    /// Sorted by start, then by end.
+    pub(super) work: Vec<WorkInterval>,
     pub(super) calls: RankCalls,
     /// From the first to the last event with a length, of any kind.
     pub(super) recorded: (i64, i64),
 }
 
 impl<'a> RankWork<'a> {
-    /// `device` limits it to one of several devices that one process used.
-    pub(super) fn of(rank: u32, trace: &'a Trace, device: Option<u32>) -> Self {
-        Self::of_events(
+    /// `device` selects one of several devices that one process used.
+    pub(super) fn from_trace(rank: u32, trace: &'a Trace, device: Option<u32>) -> Self {
+        Self::from_events(
             rank,
             trace,
-            &DeviceEvents::of(trace),
-            &Launches::of(trace),
+            &DeviceEvents::from_trace(trace),
+            &Launches::from_trace(trace),
             device,
         )
     }
 
-    pub(super) fn of_events(
+    pub(super) fn from_events(
         rank: u32,
         trace: &'a Trace,
         events: &DeviceEvents,
         launches: &Launches,
         device: Option<u32>,
     ) -> Self {
-        let mut facts = Facts::of(trace);
+        let mut facts = CollectiveFacts::from_trace(trace);
         let mut work = Vec::new();
         let mut collectives = Vec::new();
         let on_device = events.all().iter();
         for event in on_device.filter(|event| device.is_none_or(|device| event.device == device)) {
-            work.push(Work {
+            work.push(WorkInterval {
                 start: event.start,
                 end: event.end,
                 class: event.class,
                 name: event.name,
             });
             if event.class == Class::Communication {
-                let described = facts.of_kernel(event.correlation, launches.call(event));
-                let kind = CollectiveKind::of(trace.text(event.name));
-                collectives.extend(facts.instance(event.start, event.end, kind, described));
+                let described = facts.row_of_kernel(event.correlation, launches.call(event));
+                let kind = CollectiveKind::from_event_name(trace.text(event.name));
+                collectives.push(facts.describe_instance(event.start, event.end, kind, described));
             }
         }
         if work.is_empty() {
-            facts.on_host(&mut work, &mut collectives);
+            facts.collect_host_work(&mut work, &mut collectives);
         }
         work.sort_by_key(|work| (work.start, work.end));
         collectives.sort_by_key(|instance| (instance.start, instance.end));
+        let (transfers, collectives) = collectives.into_iter().partition(|one| one.is_transfer);
         Self {
             trace,
-            recorded: recorded(trace, &work),
+            recorded: recorded_span(trace, &work),
             work,
             calls: RankCalls {
                 rank,
                 origin: trace.clock_origin_ns.map_or(0, |origin| origin.0),
                 groups: facts.groups,
-                collectives: joined(collectives),
+                collectives: join_kernels(collectives),
+                transfers,
             },
         }
     }
 }
 
-/// Several kernels of one collective are one instance.
-fn joined(collectives: Vec<Instance>) -> Vec<Instance> {
+/// Joins several kernels of one collective into one instance.
+fn join_kernels(collectives: Vec<Instance>) -> Vec<Instance> {
     let mut joined: Vec<Instance> = Vec::with_capacity(collectives.len());
     let mut known: FxHashMap<(u32, i64), usize> = FxHashMap::default();
     for instance in collectives {
@@ -131,13 +135,13 @@ fn joined(collectives: Vec<Instance>) -> Vec<Instance> {
     joined
 }
 
-fn recorded(trace: &Trace, work: &[Work]) -> (i64, i64) {
+fn recorded_span(trace: &Trace, work: &[WorkInterval]) -> (i64, i64) {
     let end = |start: i64, duration: i64| start.saturating_add(duration);
     let hosts = (0..trace.hosts.len()).map(|row| {
         let start = trace.hosts.start[row];
         (start, end(start, trace.hosts.duration[row]))
     });
-    // A mark without length, such as the end of Kineto's window, is no work of the program.
+    // A mark without length, such as the end of Kineto's window, does not count as work of the program.
     let marks = (0..trace.ranges.len()).filter(|&row| trace.ranges.duration[row] > 0);
     let ranges = marks.map(|row| {
         let start = trace.ranges.start[row];
@@ -151,18 +155,18 @@ fn recorded(trace: &Trace, work: &[Work]) -> (i64, i64) {
     })
 }
 
-/// What the framework says of collectives, by where it is found.
-struct Facts<'a> {
+/// The framework's descriptions of collectives, indexed by correlation id and by place on the host's threads.
+struct CollectiveFacts<'a> {
     trace: &'a Trace,
     /// Rows of kernels, by correlation id.
     by_correlation: FxHashMap<u32, usize>,
-    /// Those of instances so far; the first is the one without a name.
+    /// Process groups of the instances so far; the first stands for collectives without a group.
     groups: Vec<ProcessGroup>,
     group_numbers: FxHashMap<(StrId, StrId), u32>,
 }
 
-impl<'a> Facts<'a> {
-    fn of(trace: &'a Trace) -> Self {
+impl<'a> CollectiveFacts<'a> {
+    fn from_trace(trace: &'a Trace) -> Self {
         let table = &trace.collectives;
         let on_device = (0..table.len()).filter(|&row| table.correlation[row] != 0);
         Self {
@@ -186,7 +190,7 @@ impl<'a> Facts<'a> {
     }
 
     /// The row that describes a kernel: its own, else one around its launch; that with a group first, then the innermost.
-    fn of_kernel(&self, correlation: u32, call: Option<u32>) -> Option<usize> {
+    fn row_of_kernel(&self, correlation: u32, call: Option<u32>) -> Option<usize> {
         if let Some(&row) = self
             .by_correlation
             .get(&correlation)
@@ -209,14 +213,13 @@ impl<'a> Facts<'a> {
         around.min_by_key(|&row| table.process_group[row] == StrId::EMPTY)
     }
 
-    /// Nothing for a transfer that the framework calls point-to-point: it concerns two ranks, and no sequence counts it.
-    fn instance(
+    fn describe_instance(
         &mut self,
         start: i64,
         end: i64,
         kind: CollectiveKind,
         row: Option<usize>,
-    ) -> Option<Instance> {
+    ) -> Instance {
         let mut instance = Instance {
             start,
             end,
@@ -224,17 +227,16 @@ impl<'a> Facts<'a> {
             group: 0,
             group_size: 0,
             sequence: None,
+            is_transfer: false,
             given: None,
             got: None,
         };
         let Some(row) = row else {
-            return Some(instance);
+            return instance;
         };
         let (trace, table) = (self.trace, &self.trace.collectives);
-        let named = CollectiveKind::of(trace.text(table.name[row]));
-        if named == CollectiveKind::SendReceive {
-            return None;
-        }
+        let named = CollectiveKind::from_event_name(trace.text(table.name[row]));
+        instance.is_transfer = named == CollectiveKind::SendReceive;
         if named != CollectiveKind::Other {
             instance.kind = named;
         }
@@ -250,34 +252,29 @@ impl<'a> Facts<'a> {
         };
         instance.given = bytes(table.in_elements[row]);
         instance.got = bytes(table.out_elements[row]);
-        Some(instance)
+        instance
     }
 
     /// Operators of a run without a device, and the collectives of its backend, which have threads of their own.
-    fn on_host(&mut self, work: &mut Vec<Work>, collectives: &mut Vec<Instance>) {
+    fn collect_host_work(&mut self, work: &mut Vec<WorkInterval>, collectives: &mut Vec<Instance>) {
         let (trace, hosts, table) = (self.trace, &self.trace.hosts, &self.trace.collectives);
         let mut busy: FxHashMap<ThreadId, Vec<(i64, i64)>> = FxHashMap::default();
         let is_own = |row: &usize| runs_on_host(trace.text(table.name[*row]));
         for row in (0..table.len()).filter(is_own) {
             let (start, thread) = (table.start[row], table.thread[row]);
             let end = start.saturating_add(table.duration[row]);
-            work.push(Work {
+            work.push(WorkInterval {
                 start,
                 end,
                 class: Class::Communication,
                 name: table.name[row],
             });
             busy.entry(thread).or_default().push((start, end));
-            let kind = CollectiveKind::of(trace.text(table.name[row]));
-            collectives.extend(self.instance(start, end, kind, Some(row)));
+            let kind = CollectiveKind::from_event_name(trace.text(table.name[row]));
+            collectives.push(self.describe_instance(start, end, kind, Some(row)));
         }
         // Calls that hand a collective to its backend, or wait for it; operators of the program hold them.
-        let waits = |row: usize| {
-            let name = trace.text(hosts.name[row]);
-            ["c10d::", "_c10d_functional::", "record_param_comms"]
-                .iter()
-                .any(|prefix| name.starts_with(prefix))
-        };
+        let waits = |row: usize| is_collective_call(trace.text(hosts.name[row]));
         let rows = 0..hosts.len();
         for row in rows
             .clone()
@@ -292,7 +289,7 @@ impl<'a> Facts<'a> {
         for list in busy.values_mut() {
             list.sort_unstable();
         }
-        let nesting = Nesting::of(trace);
+        let nesting = Nesting::from_trace(trace);
         let is_operator = |row: u32| hosts.kind[row as usize] == HostKind::OPERATOR;
         for row in rows {
             let mut around = nesting.outwards(row as u32).skip(1);
@@ -303,9 +300,9 @@ impl<'a> Facts<'a> {
             let end = start.saturating_add(hosts.duration[row]);
             let taken = busy.get(&hosts.thread[row]).map_or(&[][..], Vec::as_slice);
             work.extend(
-                without(taken, start, end)
+                subtract_intervals(taken, start, end)
                     .into_iter()
-                    .map(|(start, end)| Work {
+                    .map(|(start, end)| WorkInterval {
                         start,
                         end,
                         class: Class::Compute,
@@ -316,8 +313,8 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// What is left of an interval without others, which are sorted by their starts.
-fn without(taken: &[(i64, i64)], start: i64, end: i64) -> Vec<(i64, i64)> {
+/// Subtracts intervals that are sorted by their starts from `start..end`.
+fn subtract_intervals(taken: &[(i64, i64)], start: i64, end: i64) -> Vec<(i64, i64)> {
     let mut left = Vec::new();
     let mut from = start;
     for &(begin, until) in taken.iter().take_while(|(begin, _)| *begin < end) {
@@ -336,13 +333,13 @@ fn without(taken: &[(i64, i64)], start: i64, end: i64) -> Vec<(i64, i64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::without;
+    use super::subtract_intervals;
 
     #[test]
     fn intervals_without_others() {
         let taken = [(0, 5), (10, 20), (12, 14), (30, 40)];
-        assert_eq!(without(&taken, 3, 35), [(5, 10), (20, 30)]);
-        assert_eq!(without(&taken, 11, 19), []);
-        assert_eq!(without(&[], 1, 2), [(1, 2)]);
+        assert_eq!(subtract_intervals(&taken, 3, 35), [(5, 10), (20, 30)]);
+        assert_eq!(subtract_intervals(&taken, 11, 19), []);
+        assert_eq!(subtract_intervals(&[], 1, 2), [(1, 2)]);
     }
 }

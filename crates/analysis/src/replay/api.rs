@@ -4,7 +4,7 @@ use llmprof_record::trace::{StrId, Trace};
 use rustc_hash::FxHashMap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Api {
+pub(crate) enum CallEffect {
     Launch,
     /// Copies and memory fills, which wait for the device only if their memory is pageable or they are not asynchronous.
     Transfer,
@@ -18,8 +18,8 @@ pub(crate) enum Api {
     Other,
 }
 
-impl Api {
-    pub(crate) fn of(name: &str) -> Self {
+impl CallEffect {
+    pub(crate) fn from_name(name: &str) -> Self {
         let has = |part: &str| name.contains(part);
         if has("DeviceSynchronize") || has("CtxSynchronize") {
             Self::SyncDevice
@@ -47,13 +47,18 @@ impl Api {
     }
 }
 
-/// The kind of every API function in a trace, each name read once.
-#[derive(Default)]
-pub(super) struct Apis(FxHashMap<StrId, Api>);
+/// The kinds of API functions in a trace, each name read once.
+#[derive(Debug, Default)]
+pub(super) struct CallEffects(FxHashMap<StrId, CallEffect>);
 
-impl Apis {
-    pub(super) fn get(&mut self, trace: &Trace, name: StrId) -> Api {
-        let read = || Api::of(trace.text(name));
+impl CallEffects {
+    pub(super) fn read_effect(&mut self, trace: &Trace, name: StrId) -> CallEffect {
+        let read = || CallEffect::from_name(trace.text(name));
         *self.0.entry(name).or_insert_with(read)
+    }
+
+    pub(super) fn effect_of(&self, trace: &Trace, name: StrId) -> CallEffect {
+        let known = self.0.get(&name).copied();
+        known.unwrap_or_else(|| CallEffect::from_name(trace.text(name)))
     }
 }

@@ -53,15 +53,4 @@ impl Edit {
     pub fn run_alone(&mut self) {
         self.is_alone = true;
     }
-
-    /// Adds all changes of `other`.
-    pub fn extend(&mut self, other: &Self) {
-        self.host.extend_from_slice(&other.host);
-        self.shortened.extend_from_slice(&other.shortened);
-        self.unwaited.extend_from_slice(&other.unwaited);
-        self.device.extend_from_slice(&other.device);
-        self.dropped.extend_from_slice(&other.dropped);
-        self.unordered.extend_from_slice(&other.unordered);
-        self.is_alone |= other.is_alone;
-    }
 }

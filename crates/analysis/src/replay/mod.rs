@@ -9,6 +9,8 @@
 //!   gap`, plus the delay that other streams cause;
 //! - a synchronizing call ends when what it waits for has ended, plus the time that returning takes.
 //!
+//! Of a long recording the graph holds parts, which are replayed each from the state in which the recording had threads and streams.
+//!
 //! An [`Edit`] drops or shortens segments and device work. The cost of recording is subtracted per host event, never scaled: a
 //! pause of 12 ms is as long unrecorded.
 
@@ -17,17 +19,21 @@ mod build;
 mod edit;
 mod fidelity;
 mod graph;
+mod nodes;
+mod parts;
 mod residual;
 mod run;
 mod segments;
 #[cfg(test)]
 mod tests;
+mod time_slices;
 mod windows;
 
-pub(crate) use self::api::Api;
+pub(crate) use self::api::CallEffect;
 pub use self::edit::Edit;
-pub(crate) use self::fidelity::ERROR_MAX as FIDELITY_ERROR_MAX;
 pub use self::graph::Graph;
-pub(crate) use self::graph::{Wait, Work, WorkRow};
-pub use self::run::{Model, Times};
-pub use self::windows::{PhaseWindows, Window};
+pub(crate) use self::graph::{CallWait, DeviceRow, DeviceWork};
+pub(crate) use self::run::Replay;
+pub use self::run::ReplayModel;
+pub(crate) use self::segments::is_op_or_call;
+pub use self::windows::{HostWindow, PhaseWindows};

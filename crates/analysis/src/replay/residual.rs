@@ -1,84 +1,105 @@
 //! What the recorded times leave after the rules of the replay: latencies, gaps, delays, and what calls wait for.
 
+use crate::thresholds::{
+    CLOCK_SKEW_MAX_NS, EVENT_FOLLOWS_MAX_NS, QUEUED_LAUNCHES_MAX, WORK_DELAY_MIN_NS,
+};
 use llmprof_units::stats::upper_median;
 
 use rustc_hash::FxHashMap;
 
-use super::api::Api;
-use super::graph::{Graph, NO_WORK, Typical, Wait};
+use super::api::CallEffect;
+use super::graph::{CallWait, DeviceWork, Graph, NO_WORK, Typical};
 
-/// Work that begins later than launch and stream explain is delayed by something else. Launch latencies scatter by a few µs.
-const DELAY_MIN_NS: i64 = 5_000;
-/// Work that follows an event of another stream begins this soon after it: 1 to 11 µs on an H200.
-const FOLLOWS_WITHIN_NS: i64 = 25_000;
-/// A call that returns this long before its work ends did not wait for it: clocks of host and device agree to about a µs.
-const CLOCK_SKEW_NS: i64 = 2_000;
-
-pub(super) fn fill(graph: &mut Graph, calls: &FxHashMap<u32, Api>) {
-    graph.typical = typical(graph);
+pub(super) fn fill_residuals(graph: &mut Graph, calls: &FxHashMap<u32, CallEffect>) {
+    graph.typical = typical_times(graph);
     let blocking = are_launches_blocking(graph, calls);
-    let foreign = foreign_intervals(graph);
-    let has_stream_waits = calls.values().any(|api| *api == Api::StreamWait);
-    let mut recorded = Recorded {
-        ends: vec![i64::MIN; graph.streams],
+    let has_stream_waits = calls.values().any(|api| *api == CallEffect::StreamWait);
+    let mut by_stream: Vec<Vec<u32>> = vec![Vec::new(); graph.streams];
+    for (index, work) in graph.work.iter().enumerate() {
+        by_stream[work.stream as usize].push(index as u32);
+    }
+    let foreign = Foreign {
+        intervals: foreign_intervals(graph),
+        by_stream,
+        has_stream_waits,
+    };
+    let mut recorded = RecordedStreams {
+        ends: Vec::new(),
         last_stream: FxHashMap::default(),
     };
-    for index in 0..graph.order.len() {
-        let segment = graph.order[index] as usize;
-        let begin = graph.segments.start[segment];
-        let range = graph.launched_by(segment..segment + 1);
-        for work in range.clone() {
-            leave(graph, &recorded, work, begin, &foreign, has_stream_waits);
-            let one = graph.work[work];
-            recorded.add(&one, graph.segments.thread[segment].0);
-        }
-        if let Some(&api) = calls.get(&(segment as u32)) {
-            let is_blocking = blocking && api == Api::Launch;
-            graph.waits[segment] = recorded.wait(graph, segment, api, is_blocking);
+    for part in 0..graph.parts.len() {
+        recorded.ends.clone_from(&graph.parts[part].stream_ends);
+        for node in graph.parts[part].nodes.clone() {
+            let segment = graph.nodes.segment[node] as usize;
+            let begin = graph.segments.start[segment];
+            for work in graph.launched_by(segment..segment + 1) {
+                split_begin(graph, &recorded, work, begin, &foreign);
+                let one = graph.work[work];
+                recorded.add_work(&one, graph.segments.thread[segment].0);
+            }
+            if let Some(&api) = calls.get(&(segment as u32)) {
+                let is_blocking = blocking && api == CallEffect::Launch;
+                graph.waits[node] = recorded.find_wait(graph, segment, api, is_blocking);
+            }
         }
     }
 }
 
-struct Recorded {
+/// What can keep work back beside its own stream.
+struct Foreign {
+    /// Times in which other programs keep the device: [`foreign_intervals`].
+    intervals: Vec<(i64, i64)>,
+    /// By stream, the numbers of its work.
+    by_stream: Vec<Vec<u32>>,
+    has_stream_waits: bool,
+}
+
+struct RecordedStreams {
     /// Latest end on each stream so far.
     ends: Vec<i64>,
     /// The stream that a thread used last.
     last_stream: FxHashMap<u32, u32>,
 }
 
-impl Recorded {
-    fn add(&mut self, work: &super::graph::Work, thread: u32) {
+impl RecordedStreams {
+    fn add_work(&mut self, work: &DeviceWork, thread: u32) {
         let end = &mut self.ends[work.stream as usize];
         *end = (*end).max(work.end());
         self.last_stream.insert(thread, work.stream);
     }
 
     /// What a call waited for, and what it took after that.
-    fn wait(&self, graph: &Graph, segment: usize, api: Api, is_blocking: bool) -> (Wait, i64) {
+    fn find_wait(
+        &self,
+        graph: &Graph,
+        segment: usize,
+        api: CallEffect,
+        is_blocking: bool,
+    ) -> (CallWait, i64) {
         let begin = graph.segments.start[segment];
         let end = begin + graph.segments.duration[segment];
         let thread = graph.segments.thread[segment].0;
         let all = self.ends.iter().copied().max().unwrap_or(i64::MIN);
         let own = graph.launched_by(segment..segment + 1);
-        let own_end = graph.work[own].iter().map(super::graph::Work::end).max();
+        let own_end = graph.work[own].iter().map(DeviceWork::end).max();
         let (wait, until) = match api {
-            Api::SyncDevice => (Wait::Device, all),
-            Api::SyncStream => match self.last_stream.get(&thread) {
-                Some(&stream) => (Wait::Stream(stream), self.ends[stream as usize]),
-                None => (Wait::No, 0),
+            CallEffect::SyncDevice => (CallWait::Device, all),
+            CallEffect::SyncStream => match self.last_stream.get(&thread) {
+                Some(&stream) => (CallWait::Stream(stream), self.ends[stream as usize]),
+                None => (CallWait::No, 0),
             },
             // Which event is not recorded: it is the last work that had ended when the call returned.
-            Api::SyncEvent => match last_ended(graph, segment, end + CLOCK_SKEW_NS) {
-                Some(work) => (Wait::Work(work as u32), graph.work[work].end()),
-                None => (Wait::No, 0),
+            CallEffect::SyncEvent => match last_ended(graph, segment, end + CLOCK_SKEW_MAX_NS) {
+                Some(work) => (CallWait::DeviceWork(work as u32), graph.work[work].end()),
+                None => (CallWait::No, 0),
             },
-            Api::Transfer => (Wait::Own, own_end.unwrap_or(i64::MAX)),
-            Api::Launch if is_blocking => (Wait::Own, own_end.unwrap_or(i64::MAX)),
-            Api::Memory if all > begin => (Wait::Device, all),
-            _ => (Wait::No, 0),
+            CallEffect::Transfer => (CallWait::Own, own_end.unwrap_or(i64::MAX)),
+            CallEffect::Launch if is_blocking => (CallWait::Own, own_end.unwrap_or(i64::MAX)),
+            CallEffect::Memory if all > begin => (CallWait::Device, all),
+            _ => (CallWait::No, 0),
         };
-        if wait == Wait::No || until > end.saturating_add(CLOCK_SKEW_NS) {
-            return (Wait::No, 0);
+        if wait == CallWait::No || until > end.saturating_add(CLOCK_SKEW_MAX_NS) {
+            return (CallWait::No, 0);
         }
         (wait, (end - until.max(begin)).max(0))
     }
@@ -89,21 +110,19 @@ fn last_ended(graph: &Graph, segment: usize, time: i64) -> Option<usize> {
     let begin = graph.segments.start[segment];
     let launched = |work: usize| graph.segments.start[graph.work[work].segment as usize] < begin;
     let near = graph.work.len().min(graph.first_work[segment] as usize);
-    // Events are of recent work: 4,096 launches back is more than a queue holds.
-    let candidates = near.saturating_sub(4096)..near;
+    let candidates = near.saturating_sub(QUEUED_LAUNCHES_MAX)..near;
     candidates
         .filter(|&work| launched(work) && graph.work[work].end() <= time)
         .max_by_key(|&work| graph.work[work].end())
 }
 
 /// Splits the recorded begin of one piece of work into latency, gap and delay.
-fn leave(
+fn split_begin(
     graph: &mut Graph,
-    recorded: &Recorded,
+    recorded: &RecordedStreams,
     work: usize,
     begin: i64,
-    foreign: &[(i64, i64)],
-    has_stream_waits: bool,
+    foreign: &Foreign,
 ) {
     let Typical { latency, gap, .. } = graph.typical;
     let one = graph.work[work];
@@ -113,7 +132,7 @@ fn leave(
         .saturating_add(latency)
         .max(if is_first { i64::MIN } else { before + gap });
     let late = one.start - ready;
-    let is_own = graph.is_own_work(&one);
+    let is_own = one.is_own;
     let mut after = NO_WORK;
     let (mut own_latency, mut own_gap, mut delay) = if !is_first && before > begin + latency {
         (latency, one.start - before, 0)
@@ -125,16 +144,16 @@ fn leave(
         };
         (one.start - begin, gap.min(since), 0)
     };
-    if late > DELAY_MIN_NS {
-        let followed = if has_stream_waits || graph.work_in_same_launch(work) {
-            graph.followed(work)
+    if late > WORK_DELAY_MIN_NS {
+        let followed = if foreign.has_stream_waits || graph.work_in_same_launch(work) {
+            followed_work(graph, &foreign.by_stream, work)
         } else {
             None
         };
         if let Some(other) = followed {
             after = other as u32;
             (own_latency, own_gap) = (latency, gap);
-        } else if is_own && overlaps(foreign, ready, one.start) {
+        } else if is_own && overlaps_any(&foreign.intervals, ready, one.start) {
             (own_latency, own_gap, delay) = (latency, gap, late);
         }
     }
@@ -146,32 +165,38 @@ impl Graph {
     fn work_in_same_launch(&self, work: usize) -> bool {
         work > 0 && self.work[work - 1].segment == self.work[work].segment
     }
-
-    /// Work of another stream, launched earlier, that ended just before `work` began.
-    fn followed(&self, work: usize) -> Option<usize> {
-        let one = self.work[work];
-        let earlier = (0..work).rev().take(4096);
-        earlier
-            .filter(|&index| {
-                let other = &self.work[index];
-                let since = one.start - other.end();
-                other.stream != one.stream && (-CLOCK_SKEW_NS..FOLLOWS_WITHIN_NS).contains(&since)
-            })
-            .max_by_key(|&index| self.work[index].end())
-    }
 }
 
-/// Times in which work runs that has nothing to do with the program, merged.
+/// Work of another stream, launched earlier, that ended just before `work` began. `by_stream` are the numbers of each stream's work.
+fn followed_work(graph: &Graph, by_stream: &[Vec<u32>], work: usize) -> Option<usize> {
+    let one = graph.work[work];
+    let earlier = by_stream.iter().enumerate().flat_map(|(stream, numbers)| {
+        let before = |work: usize| numbers.partition_point(|&number| (number as usize) < work);
+        let near = before(work.saturating_sub(QUEUED_LAUNCHES_MAX))..before(work);
+        let is_other = stream != one.stream as usize;
+        numbers[near]
+            .iter()
+            .filter(move |_| is_other)
+            .map(|&number| number as usize)
+    });
+    earlier
+        .filter(|&index| {
+            let since = one.start - graph.work[index].end();
+            (-CLOCK_SKEW_MAX_NS..EVENT_FOLLOWS_MAX_NS).contains(&since)
+        })
+        .max_by_key(|&index| (graph.work[index].end(), std::cmp::Reverse(index)))
+}
+
+/// Times in which work runs that has nothing to do with the program, or another process has the device, merged.
 fn foreign_intervals(graph: &Graph) -> Vec<(i64, i64)> {
-    let mut found: Vec<(i64, i64)> = graph
-        .work
-        .iter()
-        .filter(|work| !graph.is_own_work(work))
+    let foreign = graph.work.iter().filter(|work| !work.is_own);
+    let mut intervals: Vec<(i64, i64)> = foreign
         .map(|work| (work.start, work.end()))
+        .chain(graph.time_slices.iter().copied())
         .collect();
-    found.sort_unstable();
+    intervals.sort_unstable();
     let mut merged: Vec<(i64, i64)> = Vec::new();
-    for (start, end) in found {
+    for (start, end) in intervals {
         match merged.last_mut() {
             Some(last) if start <= last.1 => last.1 = last.1.max(end),
             _ => merged.push((start, end)),
@@ -180,16 +205,16 @@ fn foreign_intervals(graph: &Graph) -> Vec<(i64, i64)> {
     merged
 }
 
-fn overlaps(intervals: &[(i64, i64)], start: i64, end: i64) -> bool {
+fn overlaps_any(intervals: &[(i64, i64)], start: i64, end: i64) -> bool {
     let next = intervals.partition_point(|interval| interval.1 <= start);
     intervals.get(next).is_some_and(|interval| interval.0 < end)
 }
 
 /// Whether launch calls return only when their kernels have ended (`CUDA_LAUNCH_BLOCKING=1`).
-fn are_launches_blocking(graph: &Graph, calls: &FxHashMap<u32, Api>) -> bool {
+fn are_launches_blocking(graph: &Graph, calls: &FxHashMap<u32, CallEffect>) -> bool {
     let (mut launches, mut waited) = (0_u64, 0_u64);
     for work in &graph.work {
-        if calls.get(&work.segment) == Some(&Api::Launch) {
+        if calls.get(&work.segment) == Some(&CallEffect::Launch) {
             let segment = work.segment as usize;
             let end = graph.segments.start[segment] + graph.segments.duration[segment];
             launches += 1;
@@ -200,42 +225,61 @@ fn are_launches_blocking(graph: &Graph, calls: &FxHashMap<u32, Api>) -> bool {
     launches > 0 && waited * 100 >= launches * 98
 }
 
+/// A piece of device work with its launch call.
+struct LaunchedWork<'a> {
+    work: &'a DeviceWork,
+    /// Begin of the launch call, ns.
+    begin: i64,
+    /// Its place among the work of its call.
+    node: usize,
+    is_graph: bool,
+    /// When its stream had done what was launched before.
+    stream_end: i64,
+}
+
+/// Visits all work in the order of launches.
+fn visit_launches(graph: &Graph, mut visit: impl FnMut(&LaunchedWork<'_>)) {
+    for part in &graph.parts {
+        let mut ends = part.stream_ends.clone();
+        for &segment in &graph.nodes.segment[part.nodes.clone()] {
+            let launched = graph.launched_by(segment as usize..segment as usize + 1);
+            let is_graph = launched.len() > 1;
+            for (node, work) in graph.work[launched].iter().enumerate() {
+                let end = &mut ends[work.stream as usize];
+                visit(&LaunchedWork {
+                    work,
+                    begin: graph.segments.start[segment as usize],
+                    node,
+                    is_graph,
+                    stream_end: *end,
+                });
+                *end = (*end).max(work.end());
+            }
+        }
+    }
+}
+
 /// Medians of launch latency on an idle stream and of gaps between queued work.
-fn typical(graph: &Graph) -> Typical {
-    let mut ends = vec![i64::MIN; graph.streams];
+fn typical_times(graph: &Graph) -> Typical {
     let mut latencies = Vec::new();
     let mut graph_latencies = Vec::new();
-    let mut gaps = Vec::new();
-    for &segment in &graph.order {
-        let begin = graph.segments.start[segment as usize];
-        let launched = graph.launched_by(segment as usize..segment as usize + 1);
-        let is_graph = launched.len() > 1;
-        for work in &graph.work[launched] {
-            let before = ends[work.stream as usize];
-            if before <= begin && is_graph {
-                graph_latencies.push(work.start - begin);
-            } else if before <= begin {
-                latencies.push(work.start - begin);
-            }
-            ends[work.stream as usize] = before.max(work.end());
+    visit_launches(graph, |launch| {
+        if launch.stream_end <= launch.begin && launch.is_graph {
+            graph_latencies.push(launch.work.start - launch.begin);
+        } else if launch.stream_end <= launch.begin {
+            latencies.push(launch.work.start - launch.begin);
         }
-    }
+    });
     let latency = upper_median(&mut latencies).unwrap_or(0).max(0);
-    ends.fill(i64::MIN);
+    let mut gaps = Vec::new();
     let mut node_gaps = Vec::new();
-    for &segment in &graph.order {
-        let begin = graph.segments.start[segment as usize];
-        let launched = graph.launched_by(segment as usize..segment as usize + 1);
-        for (node, work) in graph.work[launched].iter().enumerate() {
-            let before = ends[work.stream as usize];
-            if node > 0 && before > begin {
-                node_gaps.push(work.start - before);
-            } else if before > begin + latency {
-                gaps.push(work.start - before);
-            }
-            ends[work.stream as usize] = before.max(work.end());
+    visit_launches(graph, |launch| {
+        if launch.node > 0 && launch.stream_end > launch.begin {
+            node_gaps.push(launch.work.start - launch.stream_end);
+        } else if launch.stream_end > launch.begin + latency {
+            gaps.push(launch.work.start - launch.stream_end);
         }
-    }
+    });
     Typical {
         latency,
         gap: upper_median(&mut gaps).unwrap_or(0).max(0),

@@ -1,6 +1,11 @@
 //! Host threads as sequences of segments: time in which one recorded event, or none, is the innermost.
 
+use std::ops::Range;
+
 use llmprof_record::trace::{HostKind, Hosts, ThreadId};
+
+use super::windows::HostWindow;
+use crate::timeline::launches::is_api;
 
 /// No host row: a gap between recorded events.
 pub(crate) const NO_ROW: u32 = u32::MAX;
@@ -17,15 +22,52 @@ pub(super) struct Segments {
     pub(super) is_marked: Vec<bool>,
 }
 
-/// How rows nest, and the segments that lie in each.
+/// How rows nest, and the segments that lie in each. Rows that reach into no part have zeros: pages of zeros that nobody writes take
+/// no memory, and parts are little of a long recording.
 #[derive(Debug, Default)]
-pub(super) struct Nesting {
-    /// The enclosing row; [`NO_ROW`] at the top.
-    pub(super) parent: Vec<u32>,
-    /// The first row after the subtree.
-    pub(super) subtree_end: Vec<u32>,
-    pub(super) first_segment: Vec<u32>,
-    pub(super) segment_end: Vec<u32>,
+pub(super) struct RowNesting {
+    /// The enclosing row and 1; 0 at the top.
+    parent: Vec<u32>,
+    /// The outermost operator or API call around a row, or the row itself, and 1; 0 where there is none.
+    top: Vec<u32>,
+    /// How many rows lie inside.
+    inner_rows: Vec<u32>,
+    first_segment: Vec<u32>,
+    segment_end: Vec<u32>,
+}
+
+impl RowNesting {
+    fn of_rows(rows: usize) -> Self {
+        Self {
+            parent: vec![0; rows],
+            top: vec![0; rows],
+            inner_rows: vec![0; rows],
+            first_segment: vec![0; rows],
+            segment_end: vec![0; rows],
+        }
+    }
+
+    pub(super) fn parent_row(&self, row: usize) -> Option<usize> {
+        self.parent[row].checked_sub(1).map(|row| row as usize)
+    }
+
+    pub(super) fn top_row(&self, row: usize) -> Option<usize> {
+        self.top[row].checked_sub(1).map(|row| row as usize)
+    }
+
+    /// The first row after those inside.
+    pub(super) fn subtree_end(&self, row: usize) -> usize {
+        row + 1 + self.inner_rows[row] as usize
+    }
+
+    pub(super) fn segments_of_row(&self, row: usize) -> Range<usize> {
+        let first = self.first_segment[row] as usize;
+        first..(self.segment_end[row] as usize).max(first)
+    }
+}
+
+pub(crate) fn is_op_or_call(kind: HostKind) -> bool {
+    kind == HostKind::OPERATOR || is_api(kind)
 }
 
 /// Whether a row is part of what a thread did. Rows of the profiler's own work lie on threads of their own.
@@ -34,92 +76,136 @@ fn is_activity(kind: HostKind) -> bool {
 }
 
 impl Segments {
-    /// Cuts threads into segments, also at the times `cuts`, which are sorted.
-    pub(super) fn of(hosts: &Hosts, cuts: &[i64]) -> (Self, Nesting) {
+    /// Cuts the time of threads inside of `parts` into segments: where rows begin and end, and at `cuts`, which are sorted and hold the
+    /// bounds of `parts`.
+    pub(super) fn of_threads(
+        hosts: &Hosts,
+        cuts: &[i64],
+        parts: &[HostWindow],
+    ) -> (Self, RowNesting) {
         let rows = hosts.len();
-        let mut nesting = Nesting {
-            parent: vec![NO_ROW; rows],
-            subtree_end: (1..=rows as u32).collect(),
-            first_segment: vec![0; rows],
-            segment_end: vec![0; rows],
-        };
-        let mut walk = Walk {
+        let mut nesting = RowNesting::of_rows(rows);
+        let mut walk = SegmentWalk {
             segments: Self::default(),
             cuts,
+            next_cut: 0,
+            parts,
+            next_part: 0,
             stack: Vec::new(),
             cursor: 0,
             thread: None,
         };
+        // The first part that ends after the row begins.
+        let mut next_part = 0;
         for row in 0..rows {
             if !is_activity(hosts.kind[row]) {
-                let here = walk.segments.start.len() as u32;
-                (nesting.first_segment[row], nesting.segment_end[row]) = (here, here);
                 continue;
             }
             let (start, duration) = (hosts.start[row], hosts.duration[row]);
             if walk.thread != Some(hosts.thread[row]) {
-                walk.leave(i64::MAX, row, &mut nesting);
+                walk.close_rows(i64::MAX, row, &mut nesting);
                 (walk.thread, walk.cursor) = (Some(hosts.thread[row]), start);
+                (walk.next_cut, walk.next_part, next_part) = (0, 0, 0);
             }
-            walk.leave(start, row, &mut nesting);
-            walk.emit(start);
-            nesting.parent[row] = walk.stack.last().map_or(NO_ROW, |open| open.row);
+            walk.close_rows(start, row, &mut nesting);
+            walk.push_segment(start);
+            while parts.get(next_part).is_some_and(|part| part.end <= start) {
+                next_part += 1;
+            }
+            let is_before =
+                |part: &HostWindow| start.max(start.saturating_add(duration - 1)) < part.start;
+            if parts.get(next_part).is_none_or(is_before) {
+                continue;
+            }
+            if let Some(open) = walk.stack.last() {
+                nesting.parent[row] = open.row + 1;
+                nesting.top[row] = nesting.top[open.row as usize];
+            }
+            if nesting.top[row] == 0 && is_op_or_call(hosts.kind[row]) {
+                nesting.top[row] = row as u32 + 1;
+            }
             nesting.first_segment[row] = walk.segments.start.len() as u32;
             // A row that outlasts the one that holds it ends with it.
             let outer = walk.stack.last().map_or(i64::MAX, |open| open.end);
-            walk.stack.push(Open {
+            walk.stack.push(OpenRow {
                 row: row as u32,
                 end: start.saturating_add(duration).min(outer),
             });
         }
-        walk.leave(i64::MAX, rows, &mut nesting);
+        walk.close_rows(i64::MAX, rows, &mut nesting);
         (walk.segments, nesting)
     }
 }
 
-struct Open {
+struct OpenRow {
     row: u32,
     end: i64,
 }
 
-struct Walk<'a> {
+struct SegmentWalk<'a> {
     segments: Segments,
     cuts: &'a [i64],
-    stack: Vec<Open>,
+    /// The first cut after the cursor.
+    next_cut: usize,
+    parts: &'a [HostWindow],
+    /// The first part that ends after the cursor.
+    next_part: usize,
+    stack: Vec<OpenRow>,
     cursor: i64,
     thread: Option<ThreadId>,
 }
 
-impl Walk<'_> {
+impl SegmentWalk<'_> {
     /// Closes rows that end by `time`; `next` is the first row after them.
-    fn leave(&mut self, time: i64, next: usize, nesting: &mut Nesting) {
+    fn close_rows(&mut self, time: i64, next: usize, nesting: &mut RowNesting) {
         while let Some(open) = self.stack.last() {
             if open.end > time {
                 break;
             }
             let (row, end) = (open.row as usize, open.end);
-            self.emit(end);
+            self.push_segment(end);
             self.stack.pop();
-            nesting.subtree_end[row] = next as u32;
+            nesting.inner_rows[row] = (next - row - 1) as u32;
             nesting.segment_end[row] = self.segments.start.len() as u32;
         }
     }
 
     /// Adds the time up to `end` as a segment of the innermost open row.
-    fn emit(&mut self, end: i64) {
+    fn push_segment(&mut self, end: i64) {
         let row = self.stack.last().map_or(NO_ROW, |open| open.row);
-        let first = self.cuts.partition_point(|&cut| cut <= self.cursor);
-        let inside = self.cuts[first..].iter().take_while(|&&cut| cut < end);
-        for (cut, is_marked) in inside.map(|&cut| (cut, false)).chain([(end, true)]) {
-            if cut > self.cursor {
+        while self.cursor < end {
+            while self
+                .cuts
+                .get(self.next_cut)
+                .is_some_and(|&cut| cut <= self.cursor)
+            {
+                self.next_cut += 1;
+            }
+            let cut = self
+                .cuts
+                .get(self.next_cut)
+                .map_or(end, |cut| end.min(*cut));
+            if self.is_in_part() {
                 let segments = &mut self.segments;
                 segments.start.push(self.cursor);
                 segments.duration.push(cut - self.cursor);
                 segments.row.push(row);
                 segments.thread.extend(self.thread);
-                segments.is_marked.push(is_marked);
-                self.cursor = cut;
+                segments.is_marked.push(cut == end);
             }
+            self.cursor = cut;
         }
+    }
+
+    fn is_in_part(&mut self) -> bool {
+        while self
+            .parts
+            .get(self.next_part)
+            .is_some_and(|part| part.end <= self.cursor)
+        {
+            self.next_part += 1;
+        }
+        let part = self.parts.get(self.next_part);
+        part.is_some_and(|part| part.start <= self.cursor)
     }
 }

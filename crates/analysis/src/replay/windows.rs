@@ -2,7 +2,7 @@
 
 /// One interval of a phase, as the host ran it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct HostWindow {
     /// When the host began it, ns.
     pub start: i64,
     /// When the host left it, ns; work that it launched may run on.
@@ -12,7 +12,7 @@ pub struct Window {
 /// The intervals of one phase, in order of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PhaseWindows {
-    pub windows: Vec<Window>,
+    pub windows: Vec<HostWindow>,
     /// Steps in all windows together; 0 where they are not known.
     pub steps: u64,
 }

@@ -5,5 +5,5 @@ mod theory;
 mod utilization;
 
 pub use residence::Residence;
-pub(crate) use theory::{ExpertsRead, Theory, Work};
+pub(crate) use theory::{DecoderWork, ExpertsRead, Theory};
 pub use utilization::{DtypeWork, Utilization};

@@ -15,13 +15,13 @@ pub struct Residence {
     pub level: MemoryLevel,
     /// Name of the smallest level that holds them: `llc`; `caches` where only all caches together do; `main`.
     pub name: String,
-    /// What that level holds, where the device file says so.
+    /// Capacity of that level; absent if the device file states none.
     pub capacity_bytes: Option<Bytes>,
 }
 
 impl Residence {
     /// Where `bytes_per_step` can stay on a device.
-    pub(crate) fn of(roof: &Roof<'_>, bytes_per_step: u64) -> Self {
+    pub(crate) fn from_bytes(roof: &Roof<'_>, bytes_per_step: u64) -> Self {
         let device = roof.device();
         let level = roof.memory_level(bytes_per_step as f64);
         let (name, capacity_bytes) = match level {
@@ -33,11 +33,11 @@ impl Residence {
                     .as_ref()
                     .map(|figure| figure.value),
             ),
-            MemoryLevel::OnChip => caches(device)
+            MemoryLevel::OnChip => device_caches(device)
                 .find(|(_, capacity)| capacity.0 >= bytes_per_step)
                 .map_or_else(
                     || {
-                        let all = caches(device).map(|(_, capacity)| capacity);
+                        let all = device_caches(device).map(|(_, capacity)| capacity);
                         ("caches".to_owned(), Some(all.sum()))
                     },
                     |(name, capacity)| (name.to_owned(), Some(capacity)),
@@ -53,7 +53,7 @@ impl Residence {
 }
 
 /// The caches of the whole device, nearest first.
-fn caches(device: &Device) -> impl Iterator<Item = (&str, Bytes)> {
+fn device_caches(device: &Device) -> impl Iterator<Item = (&str, Bytes)> {
     let units = device.units.as_ref().map_or(1.0, |units| units.count.value);
     device.caches.iter().filter_map(move |cache| {
         let copies = match cache.scope {

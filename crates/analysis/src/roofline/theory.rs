@@ -1,4 +1,4 @@
-//! What theory says about a phase: operators, bytes, and the roofline time of what ran.
+//! Operators, bytes and roofline time of a phase by theory.
 
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::run::RunPhase;
@@ -24,9 +24,9 @@ pub(crate) struct ExpertsRead {
     pub(crate) at_most: f64,
 }
 
-/// What a decoder did: passes of equal sequences, or steps that an engine states.
+/// The work of a decoder: passes of equal sequences, or steps that an engine states.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Work<'a> {
+pub(crate) struct DecoderWork<'a> {
     pub(crate) passes: &'a [Pass],
     pub(crate) steps: &'a [Step],
 }
@@ -60,10 +60,10 @@ impl Theory<'_> {
             .map(|known| known.at_most)
     }
 
-    pub(crate) fn lower<'m>(
+    pub(crate) fn lower_phase<'m>(
         &'m self,
         phase: RunPhase,
-        work: Work<'_>,
+        work: DecoderWork<'_>,
         sink: &mut dyn FnMut(&Operator<'m>),
     ) {
         self.lower_before(phase, sink);
@@ -86,34 +86,34 @@ impl Theory<'_> {
     }
 
     /// The most bytes that a step of any pass needs.
-    pub(crate) fn bytes_per_step(&self, phase: RunPhase, work: Work<'_>) -> u64 {
-        let of = |work: Work<'_>| {
+    pub(crate) fn bytes_per_step(&self, phase: RunPhase, work: DecoderWork<'_>) -> u64 {
+        let bytes_of = |work: DecoderWork<'_>| {
             let mut bytes = 0.0;
-            self.lower(phase, work, &mut |operator| {
+            self.lower_phase(phase, work, &mut |operator| {
                 bytes += operator.traffic.min_dram_bytes() as f64 * f64::from(operator.layers)
                     / operator.steps.max(1) as f64;
             });
             bytes as u64
         };
         if phase.is_before_decoder() {
-            return of(Work::default());
+            return bytes_of(DecoderWork::default());
         }
-        let passes = work.passes.chunks(1).map(|passes| Work {
+        let passes = work.passes.chunks(1).map(|passes| DecoderWork {
             passes,
-            ..Work::default()
+            ..DecoderWork::default()
         });
-        let steps = work.steps.chunks(1).map(|steps| Work {
+        let steps = work.steps.chunks(1).map(|steps| DecoderWork {
             steps,
-            ..Work::default()
+            ..DecoderWork::default()
         });
-        passes.chain(steps).map(of).max().unwrap_or(0)
+        passes.chain(steps).map(bytes_of).max().unwrap_or(0)
     }
 
     /// The least time of a phase, and the memory level of each pass. Passes run one after the other, so each has its own.
     pub(crate) fn roofline(
         &self,
         phase: RunPhase,
-        work: Work<'_>,
+        work: DecoderWork<'_>,
         issues: &mut Vec<Issue>,
     ) -> Option<(PhaseRoofline, Vec<MemoryLevel>)> {
         let roof = self.roof?;

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 /// Matrix work of one format.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct DtypeWork {
-    /// The format.
+    /// Number format of the operands.
     pub dtype: DType,
     /// Operations that the model needs.
     pub flops: Flops,
-    /// What the device does at most; absent where its file does not say.
+    /// Peak rate of the device for the format; absent if its file states none.
     pub peak_flops_per_s: Option<FlopsPerSecond>,
 }
 
@@ -33,9 +33,9 @@ pub struct Utilization {
     pub mbu_on_chip: Option<f64>,
     /// Where the bytes of a step can stay. With `on_chip`, `mbu` says nothing about a limit.
     pub memory_level: MemoryLevel,
-    /// Matrix work by format.
+    /// GEMM work by the format of the operands.
     pub work: Vec<DtypeWork>,
-    /// Weights read.
+    /// Bytes of weights that the phase reads.
     pub weight_bytes: Bytes,
     /// Keys and values read and written.
     pub kv_bytes: Bytes,
@@ -48,7 +48,7 @@ pub struct Utilization {
 
 impl Utilization {
     /// The utilization of a phase that costs `cost`, took `wall`, and keeps the bytes of a step in `level`.
-    pub(crate) fn of(roof: &Roof<'_>, cost: &Cost, wall: Nanos, level: MemoryLevel) -> Self {
+    pub(crate) fn from_cost(roof: &Roof<'_>, cost: &Cost, wall: Nanos, level: MemoryLevel) -> Self {
         let device = roof.device();
         let peak = |dtype, engine| {
             let peak = device.dense_peak(dtype, engine).ok()?;
@@ -147,19 +147,19 @@ mod tests {
         };
         let cost = model.cost_span(&workload, Span::Prefill);
         let wall = Nanos(10_000_000);
-        let found = Utilization::of(&roof, &cost, wall, MemoryLevel::Main);
+        let utilization = Utilization::from_cost(&roof, &cost, wall, MemoryLevel::Main);
         assert_eq!(cost.tensor.total(), 1_792_085_606_400);
-        let mfu = found.mfu.unwrap();
+        let mfu = utilization.mfu.unwrap();
         assert!((mfu - 0.181_128_5).abs() < 1e-6, "{mfu}");
         let weights = 2 * (6_979_321_856 + 32 * 2 * 4096 + 4096 + 525_336_576_u64);
         let embedding_rows = 128 * 4096 * 2;
-        assert_eq!(found.weight_bytes.0, weights + embedding_rows);
-        assert_eq!(found.kv_bytes.0, 16_777_216);
+        assert_eq!(utilization.weight_bytes.0, weights + embedding_rows);
+        assert_eq!(utilization.kv_bytes.0, 16_777_216);
         let mbu = (weights + embedding_rows + 16_777_216) as f64 / (0.010 * 4.8e12);
-        assert!((found.mbu.unwrap() - mbu).abs() < 1e-12);
-        assert_eq!(found.mbu_on_chip, None);
+        assert!((utilization.mbu.unwrap() - mbu).abs() < 1e-12);
+        assert_eq!(utilization.mbu_on_chip, None);
         assert_eq!(
-            Utilization::of(&roof, &cost, Nanos(0), MemoryLevel::Main).mfu,
+            Utilization::from_cost(&roof, &cost, Nanos(0), MemoryLevel::Main).mfu,
             None
         );
     }
@@ -170,8 +170,9 @@ mod tests {
         let mut device = Catalog::embedded().by_name("h200").unwrap();
         device.peaks.clear();
         let cost = model.cost_span(&Workload::default(), Span::Decode);
-        let found = Utilization::of(&Roof::new(&device), &cost, Nanos(1000), MemoryLevel::Main);
-        assert_eq!(found.mfu, None);
-        assert!(found.mbu.is_some());
+        let utilization =
+            Utilization::from_cost(&Roof::new(&device), &cost, Nanos(1000), MemoryLevel::Main);
+        assert_eq!(utilization.mfu, None);
+        assert!(utilization.mbu.is_some());
     }
 }

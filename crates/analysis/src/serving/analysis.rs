@@ -1,7 +1,11 @@
 //! Everything that follows from a served load.
 
 use llmprof_record::serving::ServerWindow;
-use llmprof_traffic::{figures::LoadSummary, sweep::Sweep};
+use llmprof_traffic::{
+    figures::LoadSummary,
+    slo::{Latencies, Slo, TooFewValues},
+    sweep::Sweep,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -39,16 +43,30 @@ pub struct ServingAnalysis {
 pub struct SloOutcome {
     /// The objective as it was given.
     pub slo: String,
-    /// What was measured.
+    /// The measured value of the objective, milliseconds; absent where nothing was measured.
     pub value_ms: Option<f64>,
-    /// Whether it is met.
+    /// Whether the load meets the objective.
     pub is_met: bool,
+    /// Where `value_ms` is absent, for a percentile of too few values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub too_few: Option<TooFewValues>,
 }
 
-/// What the server says.
+impl SloOutcome {
+    pub fn new(slo: &Slo, load: &impl Latencies) -> Self {
+        Self {
+            slo: slo.to_string(),
+            value_ms: slo.value_of(load),
+            is_met: slo.is_met(load),
+            too_few: slo.too_few_values(load),
+        }
+    }
+}
+
+/// The server's own metrics over the time of the load.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ServerUse {
-    /// As people call it.
+    /// Name of the serving engine, as vLLM.
     pub family: String,
     #[serde(flatten)]
     pub window: ServerWindow,

@@ -26,12 +26,12 @@ pub enum ServingConclusion {
     PrefillInterruptsDecode {
         /// Mean time that decode waits for prefills of others.
         wait_ms: f64,
-        /// Decode with the waiting.
+        /// Mean time of decode, the waiting included.
         decode_ms: f64,
     },
     /// The server preempts requests because its KV cache is full.
     Preemption {
-        /// Requests that were preempted.
+        /// Number of requests that the server preempted.
         requests: f64,
         /// Mean time that preempted requests stand still.
         stall_ms: f64,
@@ -49,7 +49,7 @@ pub enum ServingConclusion {
     WithoutCudaGraphs {
         /// Decode steps without a graph.
         eager_steps: u64,
-        /// All decode steps.
+        /// Decode steps with and without a graph.
         decode_steps: u64,
         /// Sequences of the eager steps, fewest and most.
         eager_batch: [u64; 2],

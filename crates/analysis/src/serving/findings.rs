@@ -1,4 +1,4 @@
-//! What would make a server faster, or why nothing is concluded.
+//! Findings about a served load: what would make the server faster, or why nothing can be concluded.
 
 use llmprof_record::serving::{EngineStep, Gauges, ServerFamily, ServerWindow};
 use llmprof_units::Nanos;
@@ -7,24 +7,18 @@ use super::SelfCheck;
 use super::conclusion::{QueueLimit, ServingConclusion};
 use super::mean_parts::{LatencyPart, MeanParts};
 use crate::findings::{Abstention, Conclusion, Confidence, Derivation, Finding, Gain, GainOf};
+use crate::row_order::sort_descending_f64;
+use crate::thresholds::{KV_CACHE_FULL_MIN_SHARE, REQUEST_PART_MIN_SHARE};
 
-/// A part below this share of its whole is not worth a knob.
-const WORTH: f64 = 0.1;
-/// A KV cache this full decides how many requests run.
-const KV_FULL: f64 = 0.9;
-
-/// What rules look at.
+/// The facts of a load that the rules read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Evidence<'a> {
-    /// Whose options a report may name.
+pub(super) struct LoadEvidence<'a> {
+    /// The server, whose options a report may name.
     pub(super) server: Option<ServerFamily>,
-    /// The client.
     pub(super) self_check: &'a SelfCheck,
-    /// The mean request.
     pub(super) mean: Option<&'a MeanParts>,
     /// What the server says of the window.
     pub(super) window: Option<&'a ServerWindow>,
-    /// Gauges over time.
     pub(super) gauges: &'a [(Nanos, Gauges)],
     /// Engine steps of the server's trace.
     pub(super) steps: &'a [EngineStep],
@@ -32,27 +26,27 @@ pub(super) struct Evidence<'a> {
     pub(super) shared_prefix: f64,
 }
 
-/// Findings, the one with most to gain first; one that abstains where nothing can be concluded.
-pub(super) fn findings(evidence: Evidence<'_>) -> Vec<Finding> {
+/// Findings, the one with the largest gain first; a single one that abstains if nothing can be concluded.
+pub(super) fn find_bottlenecks(evidence: LoadEvidence<'_>) -> Vec<Finding> {
     if !evidence.self_check.kept_up {
-        return vec![abstain(Abstention::ClientTooSlow)];
+        return vec![abstaining_finding(Abstention::ClientTooSlow)];
     }
     let Some(mean) = evidence.mean.filter(|mean| mean.e2e_ms > 0.0) else {
-        return vec![abstain(Abstention::NoCompleteStream)];
+        return vec![abstaining_finding(Abstention::NoCompleteStream)];
     };
     let mut conclusions = Vec::new();
-    conclusions.extend(queueing(&evidence, mean));
-    conclusions.extend(others_prefill(mean));
-    conclusions.extend(preemption(&evidence, mean));
-    conclusions.extend(prefix_cache(&evidence, mean));
-    conclusions.extend(without_graphs(evidence.steps, mean));
-    conclusions.extend(network(mean));
-    conclusions.sort_by(|a, b| b.saving_ms().total_cmp(&a.saving_ms()));
-    let finding = |conclusion| finding(conclusion, evidence.server, mean.e2e_ms);
+    conclusions.extend(find_queueing(&evidence, mean));
+    conclusions.extend(find_others_prefill(mean));
+    conclusions.extend(find_preemption(&evidence, mean));
+    conclusions.extend(find_prefix_misses(&evidence, mean));
+    conclusions.extend(find_missing_graphs(evidence.steps, mean));
+    conclusions.extend(find_network(mean));
+    sort_descending_f64(&mut conclusions, ServingConclusion::saving_ms);
+    let finding = |conclusion| finding_of(conclusion, evidence.server, mean.e2e_ms);
     conclusions.into_iter().map(finding).collect()
 }
 
-fn abstain(why: Abstention) -> Finding {
+fn abstaining_finding(why: Abstention) -> Finding {
     Finding {
         code: "serving".to_owned(),
         phase: None,
@@ -66,10 +60,10 @@ fn abstain(why: Abstention) -> Finding {
     }
 }
 
-/// The gain is of the mean request, and a bound: a server may do other work in the time.
-fn finding(found: ServingConclusion, server: Option<ServerFamily>, e2e_ms: f64) -> Finding {
+/// The finding of a conclusion. Its gain is one of the mean request and a bound: a server may do other work in the time.
+fn finding_of(conclusion: ServingConclusion, server: Option<ServerFamily>, e2e_ms: f64) -> Finding {
     let nanos = |ms: f64| Nanos((ms * 1e6).round() as i64);
-    let (wall, saved) = (nanos(e2e_ms), nanos(found.saving_ms()));
+    let (wall, saved) = (nanos(e2e_ms), nanos(conclusion.saving_ms()));
     let gain = (saved > Nanos(0) && saved < wall).then(|| Gain {
         of: GainOf::Latency,
         factor: wall.0 as f64 / (wall - saved).0 as f64,
@@ -84,57 +78,60 @@ fn finding(found: ServingConclusion, server: Option<ServerFamily>, e2e_ms: f64) 
     Finding {
         gain,
         confidence: Confidence::Medium,
-        ..Finding::of_run(Conclusion::Serving { server, found })
+        ..Finding::of_run(Conclusion::Serving { server, conclusion })
     }
 }
 
-fn worthy(mean: &MeanParts, part: LatencyPart) -> Option<f64> {
-    Some(mean.ms(part)).filter(|ms| *ms > 0.0 && *ms >= WORTH * mean.e2e_ms)
+fn large_part_ms(mean: &MeanParts, part: LatencyPart) -> Option<f64> {
+    Some(mean.ms(part)).filter(|ms| *ms > 0.0 && *ms >= REQUEST_PART_MIN_SHARE * mean.e2e_ms)
 }
 
-fn most(gauges: &[(Nanos, Gauges)], value: impl Fn(&Gauges) -> Option<f64>) -> Option<f64> {
+fn largest_gauge(
+    gauges: &[(Nanos, Gauges)],
+    value: impl Fn(&Gauges) -> Option<f64>,
+) -> Option<f64> {
     gauges.iter().filter_map(|(_, g)| value(g)).reduce(f64::max)
 }
 
-fn queueing(evidence: &Evidence<'_>, mean: &MeanParts) -> Option<ServingConclusion> {
-    let queue_ms = worthy(mean, LatencyPart::Queueing)?;
-    let kv_usage_max = most(evidence.gauges, |g| g.kv_usage);
+fn find_queueing(evidence: &LoadEvidence<'_>, mean: &MeanParts) -> Option<ServingConclusion> {
+    let queue_ms = large_part_ms(mean, LatencyPart::Queueing)?;
+    let kv_usage_max = largest_gauge(evidence.gauges, |g| g.kv_usage);
     Some(ServingConclusion::ServerQueueing {
         queue_ms,
         e2e_ms: mean.e2e_ms,
-        running_max: most(evidence.gauges, |g| g.running),
-        waiting_max: most(evidence.gauges, |g| g.waiting),
+        running_max: largest_gauge(evidence.gauges, |g| g.running),
+        waiting_max: largest_gauge(evidence.gauges, |g| g.waiting),
         kv_usage_max,
         limit: match kv_usage_max {
-            Some(kv) if kv >= KV_FULL => QueueLimit::KvCache,
+            Some(kv) if kv >= KV_CACHE_FULL_MIN_SHARE => QueueLimit::KvCache,
             Some(_) => QueueLimit::Scheduler,
             None => QueueLimit::Unknown,
         },
     })
 }
 
-fn others_prefill(mean: &MeanParts) -> Option<ServingConclusion> {
-    let wait_ms = worthy(mean, LatencyPart::OthersPrefill)?;
+fn find_others_prefill(mean: &MeanParts) -> Option<ServingConclusion> {
+    let wait_ms = large_part_ms(mean, LatencyPart::OthersPrefill)?;
     Some(ServingConclusion::PrefillInterruptsDecode {
         wait_ms,
         decode_ms: mean.ms(LatencyPart::Decode) + wait_ms,
     })
 }
 
-fn preemption(evidence: &Evidence<'_>, mean: &MeanParts) -> Option<ServingConclusion> {
+fn find_preemption(evidence: &LoadEvidence<'_>, mean: &MeanParts) -> Option<ServingConclusion> {
     let requests = evidence.window?.preemptions.filter(|count| *count > 0.0)?;
     let stall_ms = mean.ms(LatencyPart::Stalls);
     Some(ServingConclusion::Preemption { requests, stall_ms })
 }
 
-fn prefix_cache(evidence: &Evidence<'_>, mean: &MeanParts) -> Option<ServingConclusion> {
+fn find_prefix_misses(evidence: &LoadEvidence<'_>, mean: &MeanParts) -> Option<ServingConclusion> {
     let hits = evidence.window?.prefix_cache_hit_rate.unwrap_or(0.0);
     let shared = evidence.shared_prefix;
     let missed = shared - hits;
     if shared < 0.2 || missed < shared / 2.0 {
         return None;
     }
-    let gain_ms = worthy(mean, LatencyPart::Prefill)? * missed;
+    let gain_ms = large_part_ms(mean, LatencyPart::Prefill)? * missed;
     Some(ServingConclusion::PrefixCacheMisses {
         shared,
         hits,
@@ -143,7 +140,7 @@ fn prefix_cache(evidence: &Evidence<'_>, mean: &MeanParts) -> Option<ServingConc
 }
 
 /// A CUDA Graph removes at most the time in which the GPU waits for launches: its idle time in steps that replay none.
-fn without_graphs(steps: &[EngineStep], mean: &MeanParts) -> Option<ServingConclusion> {
+fn find_missing_graphs(steps: &[EngineStep], mean: &MeanParts) -> Option<ServingConclusion> {
     let decode = || {
         steps
             .iter()
@@ -161,21 +158,23 @@ fn without_graphs(steps: &[EngineStep], mean: &MeanParts) -> Option<ServingConcl
         return None;
     }
     let gain_ms = mean.ms(LatencyPart::Decode) * idle_ns / all_ns;
-    (gain_ms >= WORTH * mean.e2e_ms).then(|| ServingConclusion::WithoutCudaGraphs {
-        eager_steps: eager().count() as u64,
-        decode_steps: decode().count() as u64,
-        eager_batch,
-        graph_batch_max: decode()
-            .filter(|step| step.is_eager == Some(false))
-            .map(batch)
-            .max(),
-        idle_share: idle_ns / eager_ns,
-        gain_ms,
+    (gain_ms >= REQUEST_PART_MIN_SHARE * mean.e2e_ms).then(|| {
+        ServingConclusion::WithoutCudaGraphs {
+            eager_steps: eager().count() as u64,
+            decode_steps: decode().count() as u64,
+            eager_batch,
+            graph_batch_max: decode()
+                .filter(|step| step.is_eager == Some(false))
+                .map(batch)
+                .max(),
+            idle_share: idle_ns / eager_ns,
+            gain_ms,
+        }
     })
 }
 
-fn network(mean: &MeanParts) -> Option<ServingConclusion> {
-    let outside_ms = worthy(mean, LatencyPart::Network)?;
+fn find_network(mean: &MeanParts) -> Option<ServingConclusion> {
+    let outside_ms = large_part_ms(mean, LatencyPart::Network)?;
     Some(ServingConclusion::OutsideOfTheEngine { outside_ms })
 }
 
@@ -205,12 +204,12 @@ mod tests {
 
     fn conclusion(finding: &Finding) -> ServingConclusion {
         match finding.conclusion {
-            Some(Conclusion::Serving { found, .. }) => found,
+            Some(Conclusion::Serving { conclusion, .. }) => conclusion,
             ref other => panic!("{other:?}"),
         }
     }
 
-    fn found(mean: &MeanParts, kv: f64, kept_up: bool) -> Vec<Finding> {
+    fn findings_of(mean: &MeanParts, kv: f64, kept_up: bool) -> Vec<Finding> {
         let check = SelfCheck {
             kept_up,
             ..SelfCheck::default()
@@ -220,7 +219,7 @@ mod tests {
             waiting: Some(9.0),
             kv_usage: Some(kv),
         };
-        findings(Evidence {
+        find_bottlenecks(LoadEvidence {
             server: None,
             self_check: &check,
             mean: Some(mean),
@@ -240,15 +239,15 @@ mod tests {
             (LatencyPart::OthersPrefill, 50.0),
         ]);
         let limit = |kv: f64| {
-            let found = found(&mean, kv, true);
+            let findings = findings_of(&mean, kv, true);
             assert_eq!(
-                conclusion(&found[0]),
+                conclusion(&findings[0]),
                 ServingConclusion::PrefillInterruptsDecode {
                     wait_ms: 50.0,
                     decode_ms: 150.0
                 }
             );
-            match conclusion(&found[1]) {
+            match conclusion(&findings[1]) {
                 ServingConclusion::ServerQueueing { limit, .. } => limit,
                 other => panic!("{other:?}"),
             }
@@ -260,17 +259,17 @@ mod tests {
     #[test]
     fn a_late_client_concludes_nothing() {
         let queueing = mean(&[(LatencyPart::Queueing, 30.0)]);
-        let late = found(&queueing, 0.5, false);
+        let late = findings_of(&queueing, 0.5, false);
         assert_eq!(late[0].abstains, Some(Abstention::ClientTooSlow));
-        let empty = found(&mean(&[]), 0.5, true);
+        let empty = findings_of(&mean(&[]), 0.5, true);
         assert_eq!(empty[0].abstains, Some(Abstention::NoCompleteStream));
         assert_eq!((late.len(), empty.len()), (1, 1));
         let decode = mean(&[(LatencyPart::Decode, 30.0)]);
-        assert_eq!(found(&decode, 0.5, true), []);
+        assert_eq!(findings_of(&decode, 0.5, true), []);
     }
 
-    /// With a client that kept up, and whatever else there is.
-    fn of(
+    /// The conclusions about a load whose client kept up.
+    fn conclusions_of(
         mean: &MeanParts,
         window: &ServerWindow,
         steps: &[EngineStep],
@@ -280,7 +279,7 @@ mod tests {
             kept_up: true,
             ..SelfCheck::default()
         };
-        let found = findings(Evidence {
+        let findings = find_bottlenecks(LoadEvidence {
             server: None,
             self_check: &check,
             mean: Some(mean),
@@ -289,7 +288,7 @@ mod tests {
             steps,
             shared_prefix,
         });
-        found.iter().map(conclusion).collect()
+        findings.iter().map(conclusion).collect()
     }
 
     #[test]
@@ -299,15 +298,15 @@ mod tests {
             preemptions,
             ..ServerWindow::default()
         };
-        let found = of(&stalled, &window(Some(3.0)), &[], 0.0);
+        let conclusions = conclusions_of(&stalled, &window(Some(3.0)), &[], 0.0);
         let expected = ServingConclusion::Preemption {
             requests: 3.0,
             stall_ms: 40.0,
         };
-        assert_eq!(found, [expected]);
+        assert_eq!(conclusions, [expected]);
         // Stalls alone may be anything.
-        assert_eq!(of(&stalled, &window(Some(0.0)), &[], 0.0), []);
-        assert_eq!(of(&stalled, &window(None), &[], 0.0), []);
+        assert_eq!(conclusions_of(&stalled, &window(Some(0.0)), &[], 0.0), []);
+        assert_eq!(conclusions_of(&stalled, &window(None), &[], 0.0), []);
     }
 
     #[test]
@@ -317,16 +316,16 @@ mod tests {
             prefix_cache_hit_rate,
             ..ServerWindow::default()
         };
-        let found = of(&prefill, &window(Some(0.1)), &[], 0.6);
-        let ServingConclusion::PrefixCacheMisses { gain_ms, .. } = found[0] else {
-            panic!("{found:?}");
+        let conclusions = conclusions_of(&prefill, &window(Some(0.1)), &[], 0.6);
+        let ServingConclusion::PrefixCacheMisses { gain_ms, .. } = conclusions[0] else {
+            panic!("{conclusions:?}");
         };
         assert!((gain_ms - 25.0).abs() < 1e-9, "{gain_ms}");
         // The cache works, nothing is shared, or prefill is cheap.
-        assert_eq!(of(&prefill, &window(Some(0.55)), &[], 0.6), []);
-        assert_eq!(of(&prefill, &window(Some(0.0)), &[], 0.1), []);
+        assert_eq!(conclusions_of(&prefill, &window(Some(0.55)), &[], 0.6), []);
+        assert_eq!(conclusions_of(&prefill, &window(Some(0.0)), &[], 0.1), []);
         let cheap = mean(&[(LatencyPart::Prefill, 5.0), (LatencyPart::Decode, 95.0)]);
-        assert_eq!(of(&cheap, &window(Some(0.0)), &[], 0.6), []);
+        assert_eq!(conclusions_of(&cheap, &window(Some(0.0)), &[], 0.6), []);
     }
 
     #[test]
@@ -336,7 +335,7 @@ mod tests {
                 (LatencyPart::Network, ms),
                 (LatencyPart::Decode, 100.0 - ms),
             ]);
-            of(&mean, &ServerWindow::default(), &[], 0.0)
+            conclusions_of(&mean, &ServerWindow::default(), &[], 0.0)
         };
         let expected = ServingConclusion::OutsideOfTheEngine { outside_ms: 20.0 };
         assert_eq!(outside(20.0), [expected]);
@@ -369,7 +368,7 @@ mod tests {
             // Prefill is eager in any server.
             step(1, 8, 10, Some(true)),
         ];
-        let found = of(&decode, &ServerWindow::default(), &steps, 0.0);
+        let conclusions = conclusions_of(&decode, &ServerWindow::default(), &steps, 0.0);
         // The GPU idles 70 + 50 of 400 ns of decode.
         let expected = ServingConclusion::WithoutCudaGraphs {
             eager_steps: 2,
@@ -379,11 +378,17 @@ mod tests {
             idle_share: 0.6,
             gain_ms: 24.0,
         };
-        assert_eq!(found, [expected]);
+        assert_eq!(conclusions, [expected]);
         // A busy GPU gains nothing by graphs, and a trace without kernels says nothing.
         let busy = [step(0, 12, 95, Some(true)), step(0, 8, 90, Some(false))];
-        assert_eq!(of(&decode, &ServerWindow::default(), &busy, 0.0), []);
+        assert_eq!(
+            conclusions_of(&decode, &ServerWindow::default(), &busy, 0.0),
+            []
+        );
         let unknown = [step(0, 12, 0, None)];
-        assert_eq!(of(&decode, &ServerWindow::default(), &unknown, 0.0), []);
+        assert_eq!(
+            conclusions_of(&decode, &ServerWindow::default(), &unknown, 0.0),
+            []
+        );
     }
 }

@@ -11,17 +11,17 @@ use crate::telemetry::gpu_facts;
 /// A GPU from when the first request was due to the last answer.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct GpuUse {
-    /// Index of the GPU.
+    /// Index of the GPU as the driver numbers it.
     pub index: u32,
     /// Name that the driver reports.
     pub name: String,
     /// Mean share of the time in which a kernel ran, by NVML; absent where the load is too short for it.
     pub utilization: Option<f64>,
-    /// Mean power.
+    /// Mean power during the load.
     pub mean_power_w: Option<Watts>,
-    /// Most memory in use.
+    /// Largest amount of its memory in use during the load.
     pub memory_used_max_bytes: Option<Bytes>,
-    /// Memory of the GPU.
+    /// Size of the GPU's memory.
     pub memory_total_bytes: Option<Bytes>,
     /// Energy from when the first request was due to the last answer.
     pub energy_j: Option<Joules>,
@@ -31,7 +31,7 @@ pub struct GpuUse {
 
 impl GpuUse {
     /// The GPUs of some samples, by the rules that phases of runs follow.
-    pub(super) fn all(samples: &Samples, load: &LoadRecord) -> Vec<Self> {
+    pub(super) fn from_samples(samples: &Samples, load: &LoadRecord) -> Vec<Self> {
         let zero = load.started_unix_ns - samples.unix_offset_ns;
         let requests = load.requests.iter();
         let first = requests.clone().map(|request| request.scheduled_ns).min();
@@ -46,7 +46,8 @@ impl GpuUse {
 
     fn between(gpu: &GpuSeries, start: Nanos, end: Nanos) -> Self {
         let facts = gpu_facts(gpu, &[(start, end)]);
-        let energy = sampled(gpu, start, end).and_then(|(from, to)| gpu.energy_between(from, to));
+        let energy =
+            sampled_part(gpu, start, end).and_then(|(from, to)| gpu.energy_between(from, to));
         Self {
             index: gpu.index,
             name: gpu.name.clone(),
@@ -73,9 +74,9 @@ pub(super) fn steal_share(samples: &Samples, load: &LoadRecord) -> Option<f64> {
     (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
 }
 
-/// The part of an interval between the first sample and the last; nothing where that is less than nine tenths of it. The first sample
-/// may come some milliseconds after the first request.
-fn sampled(gpu: &GpuSeries, start: Nanos, end: Nanos) -> Option<(Nanos, Nanos)> {
+/// The part of an interval between the first sample and the last; `None` if that is less than nine tenths of the interval. The first
+/// sample may come some milliseconds after the first request.
+fn sampled_part(gpu: &GpuSeries, start: Nanos, end: Nanos) -> Option<(Nanos, Nanos)> {
     let from = start.max(gpu.rows.first()?.time_ns);
     let to = end.min(gpu.rows.last()?.time_ns);
     (10 * (to - from).0 >= 9 * (end - start).0).then_some((from, to))
@@ -123,12 +124,12 @@ mod tests {
             Some(680.0),
             Some(900.0),
         ]);
-        let found = GpuUse::between(&counted, at(20), at(40));
-        assert_eq!(found.utilization, Some(0.9));
-        assert_eq!(found.mean_power_w, Some(Watts(300.0)));
-        assert_eq!(found.memory_used_max_bytes, Some(Bytes(5)));
+        let used = GpuUse::between(&counted, at(20), at(40));
+        assert_eq!(used.utilization, Some(0.9));
+        assert_eq!(used.mean_power_w, Some(Watts(300.0)));
+        assert_eq!(used.memory_used_max_bytes, Some(Bytes(5)));
         assert_eq!(
-            (found.energy_j, found.energy_basis),
+            (used.energy_j, used.energy_basis),
             (Some(Joules(600.0)), Some(Basis::Measured))
         );
         let by_power = GpuUse::between(&rows([None; 6]), at(20), at(40));

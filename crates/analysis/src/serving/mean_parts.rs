@@ -3,10 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::thresholds::REQUEST_PART_MIN_SHARE;
+
 /// The mean request in parts, milliseconds; they add up to its mean latency.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct MeanParts {
-    /// Requests they are of.
+    /// Number of requests that the means are of.
     pub requests: u64,
     /// Mean latency: the sum of the parts.
     pub e2e_ms: f64,
@@ -18,7 +20,7 @@ pub struct MeanParts {
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct MeanPart {
-    /// Part of the latency.
+    /// What the time was spent on.
     pub part: LatencyPart,
     /// Milliseconds of the mean request.
     pub mean_ms: f64,
@@ -31,8 +33,14 @@ pub struct MeanPart {
 impl MeanParts {
     /// Milliseconds of a part; 0 where the mean request has none of it.
     pub fn ms(&self, part: LatencyPart) -> f64 {
-        let found = self.parts.iter().find(|found| found.part == part);
-        found.map_or(0.0, |found| found.mean_ms)
+        let own = self.parts.iter().find(|own| own.part == part);
+        own.map_or(0.0, |own| own.mean_ms)
+    }
+
+    /// Milliseconds of queueing, prefill and network in one, where they are as much as a part that a finding names: queueing may be.
+    pub fn undivided_wait_ms(&self) -> Option<f64> {
+        let ms = self.ms(LatencyPart::UntilFirstToken);
+        (ms > 0.0 && ms >= REQUEST_PART_MIN_SHARE * self.e2e_ms).then_some(ms)
     }
 }
 
@@ -68,7 +76,7 @@ pub enum PartSource {
     ServerHistograms,
     /// The server's TTFT less its queueing and prefill.
     ServerTtftRemainder,
-    /// What the histograms leave.
+    /// What the server's histograms leave of the client's measurement.
     Remainder,
     /// Gaps between tokens in which another request's first token came.
     OthersFirstTokens,
@@ -78,7 +86,7 @@ pub enum PartSource {
     LongGapsAndPreemptions,
 }
 
-/// What stays in one part, and why.
+/// Why some time stays in one part.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum NotSplit {

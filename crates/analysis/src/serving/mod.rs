@@ -19,5 +19,5 @@ pub use self::conclusion::{QueueLimit, ServingConclusion};
 pub use self::gpus::GpuUse;
 pub use self::mean_parts::{LatencyPart, MeanPart, MeanParts, NotSplit, PartSource};
 pub use self::self_check::SelfCheck;
-pub use self::steps::{StepKind, StepKindUse, StepsUse};
-pub use self::summary::{in_flight, load_issues, summarize};
+pub use self::steps::{EngineStepKind, StepKindUse, StepsUse};
+pub use self::summary::{in_flight, load_issues, summarize_load};

@@ -1,25 +1,22 @@
 //! Whether more was asked than the server serves, so that its queue grew until the load ended.
 
+use crate::row_order::sort_ascending;
+use crate::thresholds::{OUTSTANDING_MIN_SHARE, TTFT_GROWTH_MIN_RATIO};
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::serving::{LoadRecord, RequestRecord};
 use llmprof_units::Nanos;
 
-/// Fewer requests show no trend.
-const REQUESTS_MIN: usize = 9;
-/// The last third of the requests waits this many times as long for its first token as the first third: latencies of a server
-/// that keeps up vary, but do not grow with the time.
-const GROWTH_MIN_RATIO: f64 = 2.0;
-/// Part of the requests that is not done when the last one is due.
-const OUTSTANDING_MIN_SHARE: f64 = 0.5;
+/// Minimum number of requests for a trend of the time to the first token.
+const TREND_REQUESTS_MIN: usize = 9;
 
-/// Says so of a load whose latencies only show how long it ran. `asked_per_s` is the rate that the user asked for: random arrivals of few
-/// requests have another.
-pub(super) fn overload(load: &LoadRecord, asked_per_s: Option<f64>) -> Option<Issue> {
+/// The issue that the latencies of a load only show how long it ran. `asked_per_s` is the rate that the user asked for: the mean rate of
+/// few random arrivals differs from it.
+pub(super) fn overload_issue(load: &LoadRecord, asked_per_s: Option<f64>) -> Option<Issue> {
     let mut requests: Vec<&RequestRecord> = load.requests.iter().collect();
-    if requests.len() < REQUESTS_MIN || load.requests.iter().any(|r| r.was_profiled) {
+    if requests.len() < TREND_REQUESTS_MIN || load.requests.iter().any(|r| r.was_profiled) {
         return None;
     }
-    requests.sort_by_key(|request| request.scheduled_ns);
+    sort_ascending(&mut requests, |request| request.scheduled_ns.0);
     let (first, last) = (
         requests.first()?.scheduled_ns,
         requests.last()?.scheduled_ns,
@@ -36,7 +33,7 @@ pub(super) fn overload(load: &LoadRecord, asked_per_s: Option<f64>) -> Option<Is
     let third = requests.len() / 3;
     let early = mean_wait(&requests[..third])?;
     let late = mean_wait(&requests[requests.len() - third..])?;
-    if (late.0 as f64) < GROWTH_MIN_RATIO * early.0 as f64 {
+    if (late.0 as f64) < TTFT_GROWTH_MIN_RATIO * early.0 as f64 {
         return None;
     }
     let completed = requests.iter().filter(|request| request.is_complete());
@@ -51,7 +48,7 @@ pub(super) fn overload(load: &LoadRecord, asked_per_s: Option<f64>) -> Option<Is
     Some(issue)
 }
 
-/// The mean time to the first token, of those that have one.
+/// The mean time to the first token, of the requests that have one.
 fn mean_wait(requests: &[&RequestRecord]) -> Option<Nanos> {
     let waits = requests.iter().filter_map(|request| request.ttft_ns());
     let (sum, count) = waits.fold((0_i128, 0_i128), |(sum, count), wait| {
@@ -89,8 +86,8 @@ mod tests {
 
     #[test]
     fn a_queue_that_grows_is_told() {
-        assert_eq!(overload(&load(90), None), None);
-        let issue = overload(&load(300), Some(12.0)).unwrap();
+        assert_eq!(overload_issue(&load(90), None), None);
+        let issue = overload_issue(&load(300), Some(12.0)).unwrap();
         assert_eq!(issue.values["asked_per_s"].as_f64().unwrap(), 12.0);
         assert_eq!(issue.values["sent_per_s"].as_f64().unwrap(), 10.0);
         let served = issue.values["served_per_s"].as_f64().unwrap();
@@ -104,6 +101,6 @@ mod tests {
         for request in &mut batch.requests {
             request.scheduled_ns = Nanos(0);
         }
-        assert_eq!(overload(&batch, None), None);
+        assert_eq!(overload_issue(&batch, None), None);
     }
 }

@@ -1,25 +1,16 @@
 //! Whether the client kept up: a load generator that is late measures itself.
 
+use crate::thresholds::{
+    CLIENT_CPU_IDLE_MAX_SHARE, CLIENT_CPU_MAX_SHARE, CLIENT_LAG_MAX_MS, CLIENT_LAG_MAX_SHARE,
+    CLIENT_STOLEN_MIN_SHARE, EVENT_LOOP_DELAY_MAX_MS,
+};
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::serving::{LoadRecord, RequestRecord};
 use llmprof_traffic::statistics::Distribution;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Latest that a hundredth of the requests may start.
-const MOST_LAG_MS: f64 = 5.0;
-/// … and beyond which share of the median time to the first token it matters.
-const MOST_LAG_SHARE: f64 = 0.05;
-/// Most of a core that a worker may use.
-const MOST_CPU: f64 = 0.9;
-/// A worker that uses less of a core than this is not what is slow.
-const IDLE_CPU: f64 = 0.5;
-/// Share of stolen CPU time that is named beside a late client; a quiet virtual machine has a few tenths of a percent.
-const STEAL_SHARE_MIN: f64 = 0.01;
-/// Latest that a hundredth of the ticks of an event loop may come.
-const MOST_DELAY_MS: f64 = 10.0;
-
-/// What the client says of itself.
+/// The client's own delays and CPU use during a load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct SelfCheck {
     /// Start − scheduled, milliseconds; absent in a closed loop, which has no schedule.
@@ -35,7 +26,7 @@ pub struct SelfCheck {
 }
 
 impl SelfCheck {
-    pub fn of(load: &LoadRecord) -> Self {
+    pub fn from_load(load: &LoadRecord) -> Self {
         let (requests, client) = (&load.requests, &load.client);
         let ms = |nanos: i64| nanos as f64 / 1e6;
         let lag = |request: &RequestRecord| (request.started_ns - request.scheduled_ns).0.max(0);
@@ -65,24 +56,34 @@ impl SelfCheck {
         check
     }
 
-    /// Late only matters where it is a share of the time to the first token; a busy worker always does.
+    /// A delay only matters if it is a considerable share of the time to the first token; a busy worker always does.
     fn keeps_up(&self, median_ms: f64) -> bool {
-        let is_late = |found: &Option<Distribution>, most: f64| {
-            found.is_some_and(|found| found.p99 > most && found.p99 > MOST_LAG_SHARE * median_ms)
+        let is_late = |delay_ms: &Option<Distribution>, max_ms: f64| {
+            delay_ms.is_some_and(|delay| {
+                delay.p99 > max_ms && delay.p99 > CLIENT_LAG_MAX_SHARE * median_ms
+            })
         };
-        !is_late(&self.schedule_lag_ms, MOST_LAG_MS)
-            && !is_late(&self.event_loop_delay_ms, MOST_DELAY_MS)
-            && self.worker_cpu_share <= MOST_CPU
+        !is_late(&self.schedule_lag_ms, CLIENT_LAG_MAX_MS)
+            && !is_late(&self.event_loop_delay_ms, EVENT_LOOP_DELAY_MAX_MS)
+            && self.worker_cpu_share <= CLIENT_CPU_MAX_SHARE
     }
 
-    /// An issue where the client did not keep up, with all that was checked. `steal_share`: CPU time of this machine that its hypervisor
-    /// gave to others during the load, where that was sampled.
-    pub fn issue(&self, steal_share: Option<f64>) -> Option<Issue> {
+    /// The issue that the client did not keep up, with all that was checked; `None` if it did. `steal_share`: CPU time of this machine
+    /// that its hypervisor gave to others during the load, where that was sampled. Latencies of a late client are too long, so that
+    /// objectives that they meet are met.
+    pub fn issue_if_late(&self, steal_share: Option<f64>, meets_objectives: bool) -> Option<Issue> {
         if self.kept_up {
             return None;
         }
-        let mut issue =
-            Issue::error(IssueCode::BenchClientLate).with("cpu_share", self.worker_cpu_share);
+        let code = IssueCode::BenchClientLate;
+        let issue = if meets_objectives {
+            Issue::warning(code)
+        } else {
+            Issue::error(code)
+        };
+        let mut issue = issue
+            .with("cpu_share", self.worker_cpu_share)
+            .with("meets_objectives", meets_objectives);
         let lag = self.schedule_lag_ms.map(|lag| lag.p99 * 1e6);
         let delay = self.event_loop_delay_ms.map(|delay| delay.p99 * 1e6);
         for (key, time) in [("lag_p99_ns", lag), ("delay_p99_ns", delay)] {
@@ -93,11 +94,14 @@ impl SelfCheck {
         if let Some(late) = lag.into_iter().chain(delay).reduce(f64::max) {
             issue = issue.with("late_p99_ns", late);
         }
-        if let Some(steal) = steal_share.filter(|steal| *steal >= STEAL_SHARE_MIN) {
+        if let Some(steal) = steal_share.filter(|steal| *steal >= CLIENT_STOLEN_MIN_SHARE) {
             issue = issue.with("steal_share", steal);
         }
         // A worker that is late and idle waits for a CPU: more workers would wait too.
-        Some(issue.with("waits_for_cpu", self.worker_cpu_share < IDLE_CPU))
+        Some(issue.with(
+            "waits_for_cpu",
+            self.worker_cpu_share < CLIENT_CPU_IDLE_MAX_SHARE,
+        ))
     }
 }
 
@@ -106,6 +110,7 @@ mod tests {
     use llmprof_units::Nanos;
 
     use super::*;
+    use llmprof_record::issue::Severity;
     use llmprof_record::serving::{Arrival, ClientFacts};
 
     fn requests(lag_ms: i64, ttft_ms: i64) -> Vec<RequestRecord> {
@@ -123,7 +128,7 @@ mod tests {
     }
 
     fn check(lag_ms: i64, ttft_ms: i64, worker_cpu_share: f64) -> SelfCheck {
-        SelfCheck::of(&LoadRecord {
+        SelfCheck::from_load(&LoadRecord {
             requests: requests(lag_ms, ttft_ms),
             client: ClientFacts {
                 has_schedule: true,
@@ -143,17 +148,24 @@ mod tests {
         );
         let late = check(20, 50, 0.3);
         assert!(!late.kept_up);
-        let issue = late.issue(Some(0.25)).unwrap();
+        let issue = late.issue_if_late(Some(0.25), false).unwrap();
         assert_eq!(issue.code, IssueCode::BenchClientLate);
         assert_eq!(issue.values["lag_p99_ns"], 20e6);
         assert_eq!(issue.values["cpu_share"], 0.3);
         assert_eq!(issue.values["late_p99_ns"], 20e6);
         assert_eq!(issue.values["waits_for_cpu"], true);
         assert_eq!(issue.values["steal_share"], 0.25);
-        let busy = check(20, 50, 0.95).issue(Some(0.001)).unwrap();
+        let busy = check(20, 50, 0.95)
+            .issue_if_late(Some(0.001), false)
+            .unwrap();
         assert!(!busy.values.contains_key("steal_share"));
         assert_eq!(busy.values["waits_for_cpu"], false);
         assert!(!check(0, 50, 0.95).kept_up);
-        assert_eq!(check(0, 50, 0.3).issue(Some(0.25)), None);
+        // Its latencies are too long, so objectives that they meet are met.
+        assert_eq!(issue.severity, Severity::Error);
+        let met = late.issue_if_late(None, true).unwrap();
+        assert_eq!(met.severity, Severity::Warning);
+        assert_eq!(met.values["meets_objectives"], true);
+        assert_eq!(check(0, 50, 0.3).issue_if_late(Some(0.25), true), None);
     }
 }

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 /// Engine steps of the server's trace.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct StepsUse {
-    /// Steps during the load.
+    /// Number of engine steps during the load.
     pub count: u64,
-    /// Steps with a prefill.
+    /// Number of steps that prefill at least one sequence.
     pub with_prefill: u64,
     /// Mean number of sequences of a step that decodes.
     pub mean_decode_batch: f64,
@@ -23,9 +23,9 @@ pub struct StepsUse {
 /// Engine steps of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct StepKindUse {
-    /// Kind of step.
-    pub kind: StepKind,
-    /// Steps of the kind.
+    /// What the sequences of these steps do.
+    pub kind: EngineStepKind,
+    /// Number of steps of this kind.
     pub count: u64,
     /// Mean time of a step.
     pub mean_ms: f64,
@@ -44,13 +44,13 @@ pub struct StepKindUse {
 /// What the sequences of a step do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StepKind {
+pub enum EngineStepKind {
     Prefill,
     Decode,
     Mixed,
 }
 
-impl StepKind {
+impl EngineStepKind {
     pub const ALL: [Self; 3] = [Self::Prefill, Self::Decode, Self::Mixed];
 
     fn of_step(step: &EngineStep) -> Self {
@@ -90,17 +90,17 @@ pub(super) fn summarize_steps(steps: &[EngineStep]) -> Option<StepsUse> {
             .count() as u64,
         mean_decode_batch: decoding.iter().sum::<u64>() as f64 / decoding.len().max(1) as f64,
         busy_share: busy.0 as f64 / span.0 as f64,
-        kinds: StepKind::ALL
+        kinds: EngineStepKind::ALL
             .into_iter()
-            .filter_map(|kind| use_of_kind(kind, steps))
+            .filter_map(|kind| summarize_kind(kind, steps))
             .collect(),
     })
 }
 
-fn use_of_kind(kind: StepKind, steps: &[EngineStep]) -> Option<StepKindUse> {
+fn summarize_kind(kind: EngineStepKind, steps: &[EngineStep]) -> Option<StepKindUse> {
     let own: Vec<&EngineStep> = steps
         .iter()
-        .filter(|step| StepKind::of_step(step) == kind)
+        .filter(|step| EngineStepKind::of_step(step) == kind)
         .collect();
     if own.is_empty() {
         return None;
@@ -116,7 +116,7 @@ fn use_of_kind(kind: StepKind, steps: &[EngineStep]) -> Option<StepKindUse> {
     let busy_ms = mean_of(|step| step.busy_ns);
     let roofline_ms = mean_of(|step| step.roofline_ns);
     // A range of the host may end before the GPU is done with what it launched.
-    let taken_ms = mean(&|step| taken(step).millis());
+    let taken_ms = mean(&|step| step_time(step).millis());
     Some(StepKindUse {
         kind,
         count: own.len() as u64,
@@ -134,7 +134,7 @@ fn use_of_kind(kind: StepKind, steps: &[EngineStep]) -> Option<StepKindUse> {
 }
 
 /// The time of a step: its range, or the work of the GPU where that is longer.
-fn taken(step: &EngineStep) -> Nanos {
+fn step_time(step: &EngineStep) -> Nanos {
     let range = step.end_unix_ns - step.start_unix_ns;
     range.max(step.busy_ns.unwrap_or(Nanos(0)))
 }

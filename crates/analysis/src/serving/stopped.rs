@@ -3,11 +3,11 @@
 use llmprof_record::serving::{FailureKind, LoadRecord, RequestRecord};
 use llmprof_units::Nanos;
 
-/// Fewest requests that must fail after the last answer before a server is said to have stopped answering: one that fails now and
-/// then also fails its last request now and then.
+/// Minimum number of failed requests after the last answer before a server is said to have stopped answering: a server that fails now
+/// and then may by chance fail the last request.
 const STOPPED_REQUESTS_MIN: usize = 3;
 
-/// The time of the server's last byte, where it had answered and every request that started later failed without an answer.
+/// The time of the server's last byte, if the server had answered and every request that started later failed without an answer.
 pub(super) fn server_stopped_ns(load: &LoadRecord) -> Option<Nanos> {
     let answered = |r: &RequestRecord| {
         let last_arrival = r.arrivals.last().map(|arrival| arrival.at_ns);

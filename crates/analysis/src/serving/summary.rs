@@ -1,4 +1,4 @@
-//! A load in numbers.
+//! Latencies, rates and concurrency of a load.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,21 @@ use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::serving::{LoadRecord, RequestRecord, TokenBasis};
 use llmprof_traffic::{
     figures::{Concurrency, LoadFigures, LoadSummary, SteadyState},
-    slo::Slo,
+    slo::{Slo, all_met},
     statistics::Distribution,
 };
 use llmprof_units::{Basis, Nanos};
 
 use super::{SelfCheck, stopped::server_stopped_ns};
 
-/// Fewest requests that a steady state is told of.
-const FEWEST_STEADY: usize = 10;
+/// Minimum number of requests due in the window of a steady state.
+const STEADY_REQUESTS_MIN: usize = 10;
 
-fn ms(nanos: Nanos) -> f64 {
+fn to_ms(nanos: Nanos) -> f64 {
     nanos.0 as f64 / 1e6
 }
 
-fn distribution<'a>(
+fn distribution_of<'a>(
     requests: impl Iterator<Item = &'a RequestRecord>,
     value: impl Fn(&RequestRecord) -> Option<f64>,
 ) -> Option<Distribution> {
@@ -28,20 +28,20 @@ fn distribution<'a>(
     Distribution::with_intervals(&values)
 }
 
-fn ttft(request: &RequestRecord) -> Option<f64> {
-    request.ttft_ns().map(ms)
+fn ttft_ms(request: &RequestRecord) -> Option<f64> {
+    request.ttft_ns().map(to_ms)
 }
 
-fn tpot(request: &RequestRecord) -> Option<f64> {
+fn tpot_ms(request: &RequestRecord) -> Option<f64> {
     request.tpot_ns().map(|ns| ns / 1e6)
 }
 
-fn e2e(request: &RequestRecord) -> Option<f64> {
-    request.e2e_ns().map(ms)
+fn e2e_ms(request: &RequestRecord) -> Option<f64> {
+    request.e2e_ns().map(to_ms)
 }
 
-/// The numbers of a load; goodput counts requests that meet every one of `slos`.
-pub fn summarize(load: &LoadRecord, slos: &[Slo]) -> LoadSummary {
+/// Summarizes a load; goodput counts requests that meet every one of `slos`.
+pub fn summarize_load(load: &LoadRecord, slos: &[Slo]) -> LoadSummary {
     let completed: Vec<&RequestRecord> = load.requests.iter().filter(|r| r.is_complete()).collect();
     let all = || completed.iter().copied();
     let timed = || load.timed();
@@ -59,10 +59,10 @@ pub fn summarize(load: &LoadRecord, slos: &[Slo]) -> LoadSummary {
             0.0
         }
     };
-    let outputs = sum(all(), |r| {
+    let outputs = sum_known(all(), |r| {
         r.output_tokens.filter(|_| r.usage_mistake.is_none())
     });
-    let inputs = sum(all(), |r| {
+    let inputs = sum_known(all(), |r| {
         r.prompt_tokens.filter(|_| r.usage_mistake.is_none())
     });
     let good = all()
@@ -94,10 +94,10 @@ pub fn summarize(load: &LoadRecord, slos: &[Slo]) -> LoadSummary {
         .collect();
     let figures = LoadFigures {
         basis: Basis::Measured,
-        ttft_ms: distribution(timed(), ttft),
-        tpot_ms: distribution(timed(), tpot),
+        ttft_ms: distribution_of(timed(), ttft_ms),
+        tpot_ms: distribution_of(timed(), tpot_ms),
         itl_ms: Distribution::of_values(&gaps),
-        e2e_ms: distribution(timed(), e2e),
+        e2e_ms: distribution_of(timed(), e2e_ms),
         request_throughput: per_second(completed.len() as f64),
         output_throughput: outputs.map(|tokens| per_second(tokens as f64)),
         total_token_throughput: outputs
@@ -113,27 +113,29 @@ pub fn summarize(load: &LoadRecord, slos: &[Slo]) -> LoadSummary {
     LoadSummary {
         figures,
         arrival_gap_ms: Distribution::of_values(&arrivals),
-        schedule_lag_ms: SelfCheck::of(load).schedule_lag_ms,
+        schedule_lag_ms: SelfCheck::from_load(load).schedule_lag_ms,
         failures,
         abandoned: load.abandoned,
         timed: timed().count() as u64,
         server_stopped_s: server_stopped.map(Nanos::seconds),
         token_basis,
-        concurrency: concurrency(&load.requests),
+        concurrency: measure_concurrency(&load.requests),
         // A server that was paused by its profiler was in no steady state.
-        steady_state: steady_state(&load.requests, server_stopped)
+        steady_state: find_steady_state(&load.requests, server_stopped)
             .filter(|_| !load.requests.iter().any(|r| r.was_profiled)),
     }
 }
 
-/// What should be known before the numbers are believed. `steal_share` is that of [`SelfCheck::issue`].
+/// Issues that put the numbers of a load in doubt. `steal_share` is that of [`SelfCheck::issue_if_late`].
 pub fn load_issues(
     load: &LoadRecord,
     summary: &LoadSummary,
     steal_share: Option<f64>,
+    slos: &[Slo],
 ) -> Vec<Issue> {
     let mut issues = Vec::new();
-    issues.extend(SelfCheck::of(load).issue(steal_share));
+    let meets_objectives = !slos.is_empty() && all_met(slos, &summary.figures);
+    issues.extend(SelfCheck::from_load(load).issue_if_late(steal_share, meets_objectives));
     if let Some(at) = server_stopped_ns(load) {
         let after = |r: &&RequestRecord| !r.is_complete() && r.end_ns >= at;
         let lost = load.requests.iter().filter(after).count() as u64;
@@ -184,15 +186,16 @@ pub fn load_issues(
     issues
 }
 
-/// The sum over those that have it; `None` where none has. Servers may say any number.
-fn sum<'a>(
+/// The sum over requests that have the value; `None` if none has. Saturates: servers may report any number.
+fn sum_known<'a>(
     requests: impl Iterator<Item = &'a RequestRecord>,
     value: impl Fn(&RequestRecord) -> Option<u64>,
 ) -> Option<u64> {
     requests.filter_map(value).reduce(u64::saturating_add)
 }
 
-fn concurrency(requests: &[RequestRecord]) -> Concurrency {
+/// Times at which the number of requests in flight changes, and by how much. At one time, ends come before starts.
+fn changes_in_flight(requests: &[RequestRecord]) -> Vec<(i64, i64)> {
     let mut changes: Vec<(i64, i64)> = requests
         .iter()
         .flat_map(|r| {
@@ -202,8 +205,12 @@ fn concurrency(requests: &[RequestRecord]) -> Concurrency {
             ]
         })
         .collect();
-    // At one time, ends come before starts.
     changes.sort_unstable();
+    changes
+}
+
+fn measure_concurrency(requests: &[RequestRecord]) -> Concurrency {
+    let changes = changes_in_flight(requests);
     let (mut running, mut max, mut area) = (0_i64, 0, 0.0);
     let mut before = changes.first().map_or(0, |change| change.0);
     let start = before;
@@ -222,18 +229,8 @@ fn concurrency(requests: &[RequestRecord]) -> Concurrency {
 
 /// Requests in flight over time, at every change: for plots.
 pub fn in_flight(requests: &[RequestRecord]) -> Vec<(Nanos, u64)> {
-    let mut changes: Vec<(i64, i64)> = requests
-        .iter()
-        .flat_map(|r| {
-            [
-                (r.scheduled_ns.0, 1),
-                (r.end_ns.0.max(r.scheduled_ns.0), -1),
-            ]
-        })
-        .collect();
-    changes.sort_unstable();
     let mut running = 0_i64;
-    changes
+    changes_in_flight(requests)
         .into_iter()
         .map(|(at, change)| {
             running += change;
@@ -242,7 +239,10 @@ pub fn in_flight(requests: &[RequestRecord]) -> Vec<(Nanos, u64)> {
         .collect()
 }
 
-fn steady_state(requests: &[RequestRecord], server_stopped: Option<Nanos>) -> Option<SteadyState> {
+fn find_steady_state(
+    requests: &[RequestRecord],
+    server_stopped: Option<Nanos>,
+) -> Option<SteadyState> {
     let done = || requests.iter().filter(|r| r.is_complete());
     let start = done().map(|r| r.end_ns).min()?;
     let last_due = requests.iter().map(|r| r.scheduled_ns).max()?;
@@ -250,7 +250,7 @@ fn steady_state(requests: &[RequestRecord], server_stopped: Option<Nanos>) -> Op
     let due: Vec<&RequestRecord> = done()
         .filter(|r| r.scheduled_ns >= start && r.scheduled_ns <= end)
         .collect();
-    if due.len() < FEWEST_STEADY || end <= start {
+    if due.len() < STEADY_REQUESTS_MIN || end <= start {
         return None;
     }
     let span = (end - start).seconds();
@@ -273,9 +273,9 @@ fn steady_state(requests: &[RequestRecord], server_stopped: Option<Nanos>) -> Op
         requests: due.len() as u64,
         request_throughput: served / span,
         output_throughput: knows.then_some(tokens as f64 / span),
-        ttft_ms: distribution(all(), ttft),
-        tpot_ms: distribution(all(), tpot),
-        e2e_ms: distribution(all(), e2e),
+        ttft_ms: distribution_of(all(), ttft_ms),
+        tpot_ms: distribution_of(all(), tpot_ms),
+        e2e_ms: distribution_of(all(), e2e_ms),
     })
 }
 
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn numbers_by_hand() {
-        let summary = summarize(&load(20), &[]);
+        let summary = summarize_load(&load(20), &[]);
         assert_eq!(summary.figures.ttft_ms.unwrap().p99, 50.0);
         assert_eq!(summary.figures.tpot_ms.unwrap().mean, 10.0);
         assert_eq!(summary.figures.itl_ms.unwrap().count, 80);
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn a_closed_loop_in_waves_has_its_true_rate_and_tokens_agree() {
         for count in [4, 8, 30] {
-            let steady = summarize(&waves(count), &[]).steady_state.unwrap();
+            let steady = summarize_load(&waves(count), &[]).steady_state.unwrap();
             let rate = steady.request_throughput;
             assert!((rate / 80.0 - 1.0).abs() < 1e-3, "{count} waves: {rate}");
             // The last tokens of 7 requests of the first wave come after the window began.
@@ -384,10 +384,10 @@ mod tests {
             request.end_ns = request.scheduled_ns + Nanos(1_000_000);
             request.failure = Some(RequestFailure::new(FailureKind::Connect, "refused"));
         }
-        let summary = summarize(&load, &[]);
+        let summary = summarize_load(&load, &[]);
         assert_eq!(summary.server_stopped_s, Some(2.99));
         assert_eq!(summary.steady_state.as_ref().unwrap().end_s, 2.99);
-        let issue = &load_issues(&load, &summary, None)[0];
+        let issue = &load_issues(&load, &summary, None, &[])[0];
         assert_eq!(issue.code, IssueCode::BenchServerStopped);
         assert_eq!(
             (issue.count, issue.values["at_ns"].clone()),
@@ -400,11 +400,11 @@ mod tests {
         let mut load = load(4);
         load.requests[2].failure = Some(RequestFailure::new(FailureKind::TooManyRequests, "no"));
         load.requests[2].arrivals[0].at_ns = Nanos(i64::MAX / 2);
-        let summary = summarize(&load, &[]);
+        let summary = summarize_load(&load, &[]);
         assert_eq!((summary.figures.completed, summary.figures.failed), (3, 1));
         assert_eq!(summary.failures["too_many_requests"], 1);
         assert_eq!(summary.figures.ttft_ms.unwrap().max, 50.0);
-        let issues = load_issues(&load, &summary, None);
+        let issues = load_issues(&load, &summary, None, &[]);
         assert_eq!(issues[0].code, IssueCode::BenchFailed);
     }
 
@@ -416,14 +416,17 @@ mod tests {
         for request in load.requests.iter_mut().filter(|r| r.was_profiled) {
             request.arrivals[0].at_ns += Nanos(1_000_000_000);
         }
-        let summary = summarize(&load, &[]);
+        let summary = summarize_load(&load, &[]);
         assert_eq!(summary.figures.ttft_ms.unwrap().count, 6);
         assert_eq!(summary.figures.ttft_ms.unwrap().max, 50.0);
         assert_eq!(summary.figures.completed, 20);
         assert_eq!(summary.steady_state, None);
         // Where all were profiled, theirs is all there is.
         load.mark_profiled(Nanos(0));
-        assert_eq!(summarize(&load, &[]).figures.ttft_ms.unwrap().count, 20);
+        assert_eq!(
+            summarize_load(&load, &[]).figures.ttft_ms.unwrap().count,
+            20
+        );
     }
 
     #[test]
@@ -432,10 +435,10 @@ mod tests {
         load.requests[0].usage_mistake = Some("usage fell".to_owned());
         load.requests[1].output_tokens = None;
         load.requests[1].token_basis = TokenBasis::Unknown;
-        let summary = summarize(&load, &[]);
+        let summary = summarize_load(&load, &[]);
         assert_eq!(summary.figures.total_output_tokens, Some(5));
         assert_eq!(summary.figures.tpot_ms.unwrap().count, 1);
-        let codes: Vec<IssueCode> = load_issues(&load, &summary, None)
+        let codes: Vec<IssueCode> = load_issues(&load, &summary, None, &[])
             .into_iter()
             .map(|i| i.code)
             .collect();

@@ -4,30 +4,30 @@
 //! the lookup of embeddings; between these, or anywhere where names tell nothing, it begins after the host waited for
 //! the device, and where the host usually took longest until the next launch.
 
+use crate::thresholds::{LAUNCHES_NEAR_START_MAX, PIECES_ALIKE_MIN_SHARE, STARTS_COMPARED_MAX};
 use llmprof_units::stats::upper_median;
 
-use crate::steps::levels::Level;
-use crate::steps::runs::{Kind, Piece, Runs};
+use crate::steps::levels::RepetitionLevel;
+use crate::steps::runs::{LaunchPiece, PieceKind, Runs};
 use crate::steps::sequence::{Sequence, Signs};
-use crate::thresholds::PIECES_ALIKE_MIN_SHARE;
 
-/// Launches around a kernel with a telling name, or around the beginning of a step, that are looked at.
-const AROUND: usize = 16;
-/// Repetitions that are looked at. Bounds the time.
-const LOOKED_AT: usize = 64;
-
-/// Beginnings that a run of launches near to them shows; [`with_heads`] has others.
-pub(crate) fn starts(sequence: &Sequence, runs: &Runs<'_>, level: &Level) -> Vec<u32> {
+/// Places where steps begin, as far as a run of launches near them shows it; [`add_first_steps`] adds others.
+pub(crate) fn step_starts(
+    sequence: &Sequence,
+    runs: &Runs<'_>,
+    level: &RepetitionLevel,
+) -> Vec<u32> {
     let pieces = level.pieces.iter().copied();
-    let alike: Vec<Piece> = pieces
-        .filter(|&piece| runs.equal(piece, level.usual))
+    let alike: Vec<LaunchPiece> = pieces
+        .filter(|&piece| runs.are_equal(piece, level.usual))
         .collect();
     // Slices that begin with the repetition were made to begin with a step.
-    let begins = |piece: &&Piece| piece.start == 0 || !runs.joined(piece.start - 1, piece.start);
+    let begins =
+        |piece: &&LaunchPiece| piece.start == 0 || !runs.are_joined(piece.start - 1, piece.start);
     let offset = if alike.len() > 1 && 2 * alike.iter().filter(begins).count() >= alike.len() {
         0
     } else {
-        offset(sequence, runs, level, &alike)
+        find_offset(sequence, runs, level, &alike)
     };
     // A repetition with another one on both sides shows what is around its beginning.
     let period = level.period;
@@ -41,7 +41,7 @@ pub(crate) fn starts(sequence: &Sequence, runs: &Runs<'_>, level: &Level) -> Vec
     let moved = |places: &[u32], by: i64| -> Vec<u32> {
         let to = places.iter().filter_map(|&place| {
             let to = usize::try_from(i64::from(place) + by).ok()?;
-            runs.joined(place as usize, to).then_some(to as u32)
+            runs.are_joined(place as usize, to).then_some(to as u32)
         });
         let mut to: Vec<u32> = to.collect();
         to.dedup();
@@ -49,15 +49,18 @@ pub(crate) fn starts(sequence: &Sequence, runs: &Runs<'_>, level: &Level) -> Vec
     };
     // A run near to the beginning is not moved by noise elsewhere. Of several the one that occurs most: a prefill may share it
     // where other kernels differ.
-    let reach = AROUND.min(period / 2) as i64;
+    let reach = LAUNCHES_NEAR_START_MAX.min(period / 2) as i64;
     let most = level.pieces.len() + level.pieces.len() / 2 + 4;
     let mut best: Option<(usize, i64, &[u32])> = None;
     for shift in -reach..=reach {
         let place = usize::try_from((shown.start + offset) as i64 + shift);
-        let Some(place) = place.ok().filter(|&place| runs.joined(place, shown.start)) else {
+        let Some(place) = place
+            .ok()
+            .filter(|&place| runs.are_joined(place, shown.start))
+        else {
             continue;
         };
-        for places in runs.at(place) {
+        for places in runs.places_at(place) {
             // Once a repetition, give or take what noise adds.
             let far = period - period / 10 - 1;
             let near = place.saturating_sub(far)..=place + far;
@@ -82,16 +85,21 @@ pub(crate) fn starts(sequence: &Sequence, runs: &Runs<'_>, level: &Level) -> Vec
     moved(&anchors.collect::<Vec<u32>>(), offset as i64)
 }
 
-/// How far behind the anchor of the level a step begins.
-fn offset(sequence: &Sequence, runs: &Runs<'_>, level: &Level, alike: &[Piece]) -> usize {
-    let looked_at = &alike[..alike.len().min(LOOKED_AT)];
+/// Launches from the anchor of the level to the begin of a step.
+fn find_offset(
+    sequence: &Sequence,
+    runs: &Runs<'_>,
+    level: &RepetitionLevel,
+    alike: &[LaunchPiece],
+) -> usize {
+    let looked_at = &alike[..alike.len().min(STARTS_COMPARED_MAX)];
     // Whether the host mostly waited before the launch there, and how long it usually took.
     let before = |offset: usize| {
         let mut waited = 0;
         let mut gaps: Vec<i64> = Vec::with_capacity(looked_at.len());
         for piece in looked_at {
             let place = piece.start + offset;
-            if place > 0 && runs.joined(place - 1, place) {
+            if place > 0 && runs.are_joined(place - 1, place) {
                 let (launch, before) = (sequence.launches[place], sequence.launches[place - 1]);
                 waited += usize::from(launch.after_wait);
                 gaps.push(launch.at.saturating_sub(before.until));
@@ -99,8 +107,8 @@ fn offset(sequence: &Sequence, runs: &Runs<'_>, level: &Level, alike: &[Piece]) 
         }
         (2 * waited > gaps.len(), upper_median(&mut gaps))
     };
-    let places = by_name(sequence, level.usual)
-        .or_else(|| Some(vec![by_row(sequence, runs, level, alike)?]))
+    let places = offsets_by_names(sequence, level.usual)
+        .or_else(|| Some(vec![offset_by_rows(sequence, runs, level, alike)?]))
         .unwrap_or_else(|| (0..level.period).collect());
     let longest = places
         .into_iter()
@@ -110,9 +118,15 @@ fn offset(sequence: &Sequence, runs: &Runs<'_>, level: &Level, alike: &[Piece]) 
 
 /// The offset at which rows of repetitions begin, where most rows are a whole number of repetitions long: no other offset
 /// leaves nothing over. Rows that noise ends are as long as it happens, and short.
-fn by_row(sequence: &Sequence, runs: &Runs<'_>, level: &Level, alike: &[Piece]) -> Option<usize> {
+fn offset_by_rows(
+    sequence: &Sequence,
+    runs: &Runs<'_>,
+    level: &RepetitionLevel,
+    alike: &[LaunchPiece],
+) -> Option<usize> {
     let period = level.period;
-    let same = |a: usize, b: usize| runs.joined(a, b) && sequence.symbols[a] == sequence.symbols[b];
+    let same =
+        |a: usize, b: usize| runs.are_joined(a, b) && sequence.symbols[a] == sequence.symbols[b];
     let (mut rows, mut votes, mut reached) = (0_usize, vec![0_usize; period], 0);
     for piece in alike.iter().filter(|piece| !piece.last) {
         if piece.start < reached {
@@ -135,8 +149,8 @@ fn by_row(sequence: &Sequence, runs: &Runs<'_>, level: &Level, alike: &[Piece]) 
     (2 * votes[offset] > rows && 4 * rows <= alike.len()).then_some(offset)
 }
 
-/// The offsets that names of kernels leave; nothing where they tell nothing.
-fn by_name(sequence: &Sequence, usual: Piece) -> Option<Vec<usize>> {
+/// The offsets that names of kernels leave; `None` if no name marks a place in a step.
+fn offsets_by_names(sequence: &Sequence, usual: LaunchPiece) -> Option<Vec<usize>> {
     let period = usual.len();
     let places = |mark: fn(Signs) -> bool| -> Vec<usize> {
         let marked =
@@ -145,7 +159,7 @@ fn by_name(sequence: &Sequence, usual: Piece) -> Option<Vec<usize>> {
     };
     let (choosing, embedding) = (places(|signs| signs.chooses), places(|signs| signs.embeds));
     let ahead = |from: usize, to: usize| (to + period - from) % period;
-    let around = AROUND.min(period);
+    let around = LAUNCHES_NEAR_START_MAX.min(period);
     // Of several that follow each other, the one with the longest way to the next.
     let far = |places: &[usize], way: &dyn Fn(usize, usize) -> usize| {
         places.iter().copied().max_by_key(|&place| {
@@ -184,18 +198,18 @@ fn by_name(sequence: &Sequence, usual: Piece) -> Option<Vec<usize>> {
 /// Before the first known step that is where as many launches as a step has are a step, or where the last lookup of
 /// embeddings stands where steps have it. The run that marks the beginning may include the end of the step before, so that
 /// a step behind a prefill is missed: a long piece that ends with a step is two.
-pub(crate) fn with_heads(
+pub(crate) fn add_first_steps(
     sequence: &Sequence,
     runs: &mut Runs<'_>,
     intervals: &[(usize, usize)],
     starts: Vec<u32>,
 ) -> Vec<u32> {
-    let pieces: Vec<Piece> = runs.pieces(&starts).collect();
-    let (kinds, _) = runs.kinds(&pieces);
+    let pieces: Vec<LaunchPiece> = runs.cut_pieces(&starts).collect();
+    let (kinds, _) = runs.sort_into_kinds(&pieces);
     let Some(usual) = kinds
         .iter()
         .max_by_key(|kind| kind.members)
-        .map(Kind::usual)
+        .map(PieceKind::usual)
     else {
         return starts;
     };
@@ -207,7 +221,7 @@ pub(crate) fn with_heads(
         let start = piece.end.checked_sub(usual.len())?;
         let two = !piece.last
             && piece.len() as f64 >= (2.0 * PIECES_ALIKE_MIN_SHARE) * usual.len() as f64;
-        (two && runs.equal(Piece { start, ..*piece }, usual)).then_some(start as u32)
+        (two && runs.are_equal(LaunchPiece { start, ..*piece }, usual)).then_some(start as u32)
     }));
     for &(begin, end) in intervals {
         let known = starts.partition_point(|&start| (start as usize) < begin);
@@ -219,12 +233,12 @@ pub(crate) fn with_heads(
             continue;
         };
         let same = first.checked_sub(usual.len()).filter(|&start| {
-            let piece = Piece {
+            let piece = LaunchPiece {
                 start,
                 end: first,
                 last: false,
             };
-            start >= begin && runs.ends_as(piece, usual) && runs.alike(piece, usual)
+            start >= begin && runs.ends_as(piece, usual) && runs.are_alike(piece, usual)
         });
         let other = || {
             let lookup = lookup?;

@@ -5,10 +5,11 @@ use llmprof_units::{Count, Nanos, stats::upper_median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::stats::{Distribution, Summary};
+use crate::row_order::sort_descending;
+use crate::stats::{RepeatSummary, ValueDistribution};
 use crate::steps::Repetition;
-use crate::steps::cut::Unit;
-use crate::steps::sequence::Source;
+use crate::steps::cut::StepUnit;
+use crate::steps::sequence::LaunchSource;
 use crate::thresholds::REPETITIONS_MIN;
 use crate::timeline::device_events::DeviceEvents;
 
@@ -24,13 +25,13 @@ pub struct StepPatterns {
 /// Steps that launch the same kernels, or nearly so.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct StepPattern {
-    /// `pattern 1 (1006 kernels)`.
+    /// Name of the pattern by its number and kernels, such as `pattern 1 (1006 kernels)`.
     pub name: String,
     /// The thread that launches them, or the stream where calls are not known.
     pub launched_by: String,
     /// Whole steps; those that the edge of a slice or of the trace cut are left out.
     pub steps: u64,
-    /// Those of them that launch exactly the same sequence, the most usual one.
+    /// Steps that launch exactly the most usual sequence.
     pub equal: u64,
     /// Kernels a step, the median.
     pub kernels: u64,
@@ -38,11 +39,11 @@ pub struct StepPattern {
     pub launches: u64,
     /// From the start of a step's first kernel to that of the next step's, ns; to the end of its last kernel where no step of
     /// the pattern follows at once.
-    pub wall_ns: Distribution,
+    pub wall_ns: ValueDistribution,
     /// How far walls of single steps are from their mean: the sample deviation, ns.
     pub wall_deviation_ns: f64,
     /// The sum of the times of a step's kernels, ns.
-    pub kernel_time_ns: Summary,
+    pub kernel_time_ns: RepeatSummary,
     /// The same, the median over steps.
     #[serde(default)]
     pub usual_kernel_time_ns: f64,
@@ -56,26 +57,26 @@ pub struct StepPattern {
     pub step_ns: Vec<Nanos>,
 }
 
-/// The figures of steps and layers that were found; nothing where there are none, or too few.
-pub(crate) fn patterns(
+/// The figures of repetitions; `None` if there are none, or too few.
+pub(crate) fn summarize_patterns(
     trace: &Trace,
     events: &DeviceEvents,
-    found: &[Repetition],
+    repetitions: &[Repetition],
 ) -> Option<StepPatterns> {
-    if found.is_empty() {
+    if repetitions.is_empty() {
         return None;
     }
-    let busy = Busy::of(events);
+    let busy = BusyTimes::of_events(events);
     let mut all = StepPatterns::default();
-    for repetition in found {
-        let found: Vec<StepPattern> = repetition_patterns(trace, repetition, &busy);
-        if found
+    for repetition in repetitions {
+        let patterns: Vec<StepPattern> = repetition_patterns(trace, repetition, &busy);
+        if patterns
             .first()
             .is_none_or(|first| (first.steps as usize) < REPETITIONS_MIN)
         {
             continue;
         }
-        all.patterns.extend(found);
+        all.patterns.extend(patterns);
         let units = repetition.units.iter();
         all.unlike += units.filter(|unit| unit.pattern.is_none()).count() as u64;
     }
@@ -86,10 +87,14 @@ pub(crate) fn patterns(
     (!all.patterns.is_empty()).then_some(all)
 }
 
-fn repetition_patterns(trace: &Trace, repetition: &Repetition, busy: &Busy) -> Vec<StepPattern> {
+fn repetition_patterns(
+    trace: &Trace,
+    repetition: &Repetition,
+    busy: &BusyTimes,
+) -> Vec<StepPattern> {
     let mut patterns: Vec<StepPattern> = (0..repetition.patterns)
         .filter_map(|pattern| {
-            let steps: Vec<&Unit> = repetition
+            let steps: Vec<&StepUnit> = repetition
                 .units
                 .iter()
                 .filter(|unit| unit.pattern == Some(pattern))
@@ -103,35 +108,35 @@ fn repetition_patterns(trace: &Trace, repetition: &Repetition, busy: &Busy) -> V
                 .iter()
                 .zip(&walls)
                 .filter(|(_, wall)| **wall > 0.0)
-                .map(|(step, wall)| 1.0 - busy.between(step.start, step.end) as f64 / wall)
+                .map(|(step, wall)| 1.0 - busy.work_between(step.start, step.end) as f64 / wall)
                 .collect();
-            let usual = |count: fn(&Unit) -> u64| {
+            let usual = |count: fn(&StepUnit) -> u64| {
                 upper_median(&mut steps.iter().map(|step| count(step)).collect::<Vec<_>>())
             };
             Some(StepPattern {
                 name: String::new(),
-                launched_by: source(trace, repetition.source),
+                launched_by: describe_source(trace, repetition.source),
                 steps: steps.len() as u64,
                 equal: steps.iter().filter(|step| step.equal).count() as u64,
                 kernels: usual(|step| step.kernels)?,
                 launches: usual(|step| step.launches)?,
-                wall_ns: Distribution::of(&walls)?,
-                wall_deviation_ns: Summary::of(&walls)?.deviation.unwrap_or(0.0),
-                kernel_time_ns: Summary::of(&times)?,
-                usual_kernel_time_ns: Distribution::of(&times)?.p50,
-                idle_share: Distribution::of(&idle).map_or(0.0, |idle| idle.p50),
+                wall_ns: ValueDistribution::from_values(&walls)?,
+                wall_deviation_ns: RepeatSummary::from_values(&walls)?.deviation.unwrap_or(0.0),
+                kernel_time_ns: RepeatSummary::from_values(&times)?,
+                usual_kernel_time_ns: ValueDistribution::from_values(&times)?.p50,
+                idle_share: ValueDistribution::from_values(&idle).map_or(0.0, |idle| idle.p50),
                 start_ns: steps.iter().map(|step| Nanos(step.launched)).collect(),
                 step_ns: walls.iter().map(|&wall| Nanos(wall as i64)).collect(),
             })
         })
         .collect();
-    patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.steps));
+    sort_descending(&mut patterns, |pattern| pattern.steps as i64);
     patterns
 }
 
-fn source(trace: &Trace, source: Source) -> String {
+fn describe_source(trace: &Trace, source: LaunchSource) -> String {
     match source {
-        Source::Thread(thread) => {
+        LaunchSource::Thread(thread) => {
             let row = (thread.0 as usize).min(trace.threads.len().saturating_sub(1));
             let threads = &trace.threads;
             format!(
@@ -139,20 +144,20 @@ fn source(trace: &Trace, source: Source) -> String {
                 threads.process[row], threads.thread[row]
             )
         }
-        Source::Stream(device, _, stream) => format!("GPU {device}, stream {stream}"),
+        LaunchSource::Stream(device, _, stream) => format!("GPU {device}, stream {stream}"),
     }
 }
 
-/// When some device worked.
-struct Busy {
+/// Times in which some device worked, merged.
+struct BusyTimes {
     /// Starts of intervals of work, their ends, and the work before each.
     starts: Vec<i64>,
     ends: Vec<i64>,
     before: Vec<i64>,
 }
 
-impl Busy {
-    fn of(events: &DeviceEvents) -> Self {
+impl BusyTimes {
+    fn of_events(events: &DeviceEvents) -> Self {
         let mut intervals: Vec<(i64, i64)> = events
             .all()
             .iter()
@@ -185,8 +190,8 @@ impl Busy {
         busy
     }
 
-    /// Work before a moment.
-    fn until(&self, time: i64) -> i64 {
+    /// Time of work before a moment, ns.
+    fn work_until(&self, time: i64) -> i64 {
         let Some(last) = self
             .starts
             .partition_point(|&start| start < time)
@@ -199,7 +204,7 @@ impl Busy {
     }
 
     /// Work between two moments, ns.
-    fn between(&self, start: i64, end: i64) -> i64 {
-        self.until(end).saturating_sub(self.until(start))
+    fn work_between(&self, start: i64, end: i64) -> i64 {
+        self.work_until(end).saturating_sub(self.work_until(start))
     }
 }

@@ -9,50 +9,52 @@
 //! kernels tell nothing, a step is the longest repetition that is not itself a row of others: a request is its prefill and
 //! steps, and a step has few launches outside of its layers.
 
+use crate::thresholds::{
+    ANCHORS_TRIED_MAX, LAYER_ATTENTION_KERNELS_MAX, PERIOD_NEAR_MAX_SHARE, PIECES_ALIKE_MIN_SHARE,
+    PIECES_REGULAR_MIN_SHARE, PIECES_REPEATED_MIN_SHARE, REPETITION_KERNELS_MIN,
+    REPETITION_MIN_TIME_SHARE, REPETITIONS_MIN, SHARED_RUNS_MIN_LAUNCHES,
+};
 use llmprof_units::stats::upper_median;
 
 use rustc_hash::FxHashMap;
 
-use crate::steps::runs::{Piece, Runs, SHORT};
+use crate::row_order::sort_ascending;
+use crate::steps::runs::{LaunchPiece, Runs};
 use crate::steps::sequence::Sequence;
-use crate::thresholds::{
-    LAYER_ATTENTION_KERNELS_MAX, PERIOD_NEAR_MAX_SHARE, PIECES_ALIKE_MIN_SHARE,
-    PIECES_REGULAR_MIN_SHARE, PIECES_REPEATED_MIN_SHARE, REPETITION_KERNELS_MIN,
-    REPETITION_MIN_TIME_SHARE, REPETITIONS_MIN,
-};
-
-/// Anchors of each distance that are looked at closely, those that cover most. Bounds the time.
-const TRIED: usize = 3;
 
 /// Pieces between returns of one run of launches.
 #[derive(Clone, Debug)]
-pub(crate) struct Level {
+pub(crate) struct RepetitionLevel {
     /// Levels of one class differ in their anchor and have about the same distance.
     class: usize,
     /// Launches in the usual piece.
     pub(crate) period: usize,
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<LaunchPiece>,
     /// The usual piece: that of the kind with the most kernel time.
-    pub(crate) usual: Piece,
-    /// Pieces that repeat.
+    pub(crate) usual: LaunchPiece,
+    /// Number of pieces that repeat.
     pub(crate) repeated: usize,
-    /// Pieces beside one of their own kind.
+    /// Number of pieces with a neighbour of their own kind.
     in_a_row: usize,
-    /// Kernel time in them, ns.
+    /// Kernel time in pieces that repeat, ns.
     covered: i64,
-    /// That in pieces of the usual kind.
+    /// Kernel time in those of the usual kind, ns.
     usual_covered: i64,
 }
 
 /// The levels of a sequence, the shortest first; `time` is the kernel time of all of it.
-pub(crate) fn levels(sequence: &Sequence, runs: &mut Runs<'_>, time: i64) -> Vec<Level> {
+pub(crate) fn find_levels(
+    sequence: &Sequence,
+    runs: &mut Runs<'_>,
+    time: i64,
+) -> Vec<RepetitionLevel> {
     let least = (REPETITION_MIN_TIME_SHARE * time as f64) as i64;
-    let mut levels: Vec<Level> = anchors(sequence, runs, least)
+    let mut levels: Vec<RepetitionLevel> = regular_anchors(sequence, runs, least)
         .into_iter()
-        .filter_map(|anchor| Level::of(sequence, runs, &anchor))
+        .filter_map(|anchor| RepetitionLevel::at_anchor(sequence, runs, &anchor))
         .filter(|level| level.covered >= least)
         .collect();
-    levels.sort_by_key(|level| level.period);
+    sort_ascending(&mut levels, |level| level.period as i64);
     // Pieces of about one length are one class.
     let mut class = 0;
     for index in 1..levels.len() {
@@ -65,12 +67,12 @@ pub(crate) fn levels(sequence: &Sequence, runs: &mut Runs<'_>, time: i64) -> Vec
 }
 
 /// Places of runs with regular distances: for each distance of the few that cover most.
-fn anchors(sequence: &Sequence, runs: &Runs<'_>, least: i64) -> Vec<Vec<u32>> {
+fn regular_anchors(sequence: &Sequence, runs: &Runs<'_>, least: i64) -> Vec<Vec<u32>> {
     let mut best: FxHashMap<u32, Vec<(i64, &[u32])>> = FxHashMap::default();
     let mut lengths = Vec::new();
-    for places in runs.all() {
+    for places in runs.all_places() {
         lengths.clear();
-        lengths.extend(runs.pieces(places).map(|piece| piece.len()));
+        lengths.extend(runs.cut_pieces(places).map(|piece| piece.len()));
         let Some(usual) = upper_median(&mut lengths) else {
             continue;
         };
@@ -81,7 +83,7 @@ fn anchors(sequence: &Sequence, runs: &Runs<'_>, least: i64) -> Vec<Vec<u32>> {
             continue;
         }
         let mut covered = 0;
-        for piece in runs.pieces(places) {
+        for piece in runs.cut_pieces(places) {
             if near(&piece.len()) {
                 covered += sequence.time(piece.start, piece.end);
             }
@@ -95,24 +97,24 @@ fn anchors(sequence: &Sequence, runs: &Runs<'_>, least: i64) -> Vec<Vec<u32>> {
         known.push((covered, places));
         // The sort is stable: of equals the shorter run and the earlier symbol stay first.
         known.sort_by_key(|&(covered, _)| std::cmp::Reverse(covered));
-        known.truncate(TRIED);
+        known.truncate(ANCHORS_TRIED_MAX);
     }
     // Levels are put in order of their distance; a stable order of equals needs one here.
-    let mut found: Vec<&[u32]> = best
+    let mut anchors: Vec<&[u32]> = best
         .into_values()
         .flatten()
         .map(|(_, places)| places)
         .collect();
-    found.sort_by_key(|places| (places[0], places.len()));
-    found.into_iter().map(<[u32]>::to_vec).collect()
+    anchors.sort_by_key(|places| (places[0], places.len()));
+    anchors.into_iter().map(<[u32]>::to_vec).collect()
 }
 
-impl Level {
-    /// Cuts a sequence at some places; nothing where the pieces are not alike.
-    fn of(sequence: &Sequence, runs: &mut Runs<'_>, anchor: &[u32]) -> Option<Self> {
-        let pieces: Vec<Piece> = runs.pieces(anchor).collect();
-        let (kinds, of) = runs.kinds(&pieces);
-        let time = |piece: Piece| sequence.time(piece.start, piece.end);
+impl RepetitionLevel {
+    /// Cuts a sequence at the places of an anchor; `None` if the pieces are not alike.
+    fn at_anchor(sequence: &Sequence, runs: &mut Runs<'_>, anchor: &[u32]) -> Option<Self> {
+        let pieces: Vec<LaunchPiece> = runs.cut_pieces(anchor).collect();
+        let (kinds, of) = runs.sort_into_kinds(&pieces);
+        let time = |piece: LaunchPiece| sequence.time(piece.start, piece.end);
         let kind = |index: usize| of.get(index).copied().flatten();
         let in_a_row = |index: usize| {
             let beside = [index.checked_sub(1), Some(index + 1)];
@@ -126,7 +128,8 @@ impl Level {
             let members = kind(index).map_or(0, |own| kinds[own].members);
             let kernels = sequence.kernels(pieces[index].start, pieces[index].end);
             let all = u64::from(members.saturating_sub(1)) * kernels;
-            in_a_row(index) || (kernels >= SHORT as u64 && all >= REPETITION_KERNELS_MIN)
+            in_a_row(index)
+                || (kernels >= SHARED_RUNS_MIN_LAUNCHES as u64 && all >= REPETITION_KERNELS_MIN)
         };
         let repeats: Vec<bool> = (0..pieces.len()).map(repeats).collect();
         let first = repeats.iter().position(|&repeats| repeats)?;
@@ -174,7 +177,7 @@ impl Level {
 
     /// Whether the usual piece and most others hold something that occurs so often before each launch.
     fn holds(&self, before: &[u32]) -> bool {
-        let within = |piece: &Piece| before[piece.end] > before[piece.start];
+        let within = |piece: &LaunchPiece| before[piece.end] > before[piece.start];
         let whole = self.pieces.iter().filter(|piece| !piece.last);
         let (pieces, with) = whole.fold((0, 0), |(pieces, with), piece| {
             (pieces + 1, with + usize::from(within(piece)))
@@ -184,12 +187,15 @@ impl Level {
 }
 
 /// Of the shortest class that has such levels, the one that covers most.
-fn shortest<'a>(levels: &[&'a Level], fits: impl Fn(&Level) -> bool) -> Option<&'a Level> {
+fn shortest_level<'a>(
+    levels: &[&'a RepetitionLevel],
+    fits: impl Fn(&RepetitionLevel) -> bool,
+) -> Option<&'a RepetitionLevel> {
     let class = levels.iter().find(|level| fits(level))?.class;
     let same = levels
         .iter()
         .filter(|level| level.class == class && fits(level));
-    let rank = |level: &Level| {
+    let rank = |level: &RepetitionLevel| {
         (
             level.covered,
             level.repeated,
@@ -200,8 +206,8 @@ fn shortest<'a>(levels: &[&'a Level], fits: impl Fn(&Level) -> bool) -> Option<&
 }
 
 /// What the levels of a sequence are.
-pub(crate) struct Choice<'a> {
-    pub(crate) steps: Option<&'a Level>,
+pub(crate) struct StepChoice<'a> {
+    pub(crate) steps: Option<&'a RepetitionLevel>,
     /// Whether names of kernels, or layers inside, say that these are steps of a model.
     pub(crate) certain: bool,
     /// Whether kernels are known that come once a step.
@@ -209,22 +215,22 @@ pub(crate) struct Choice<'a> {
 }
 
 /// Says which level is that of steps.
-pub(crate) fn choose<'a>(
+pub(crate) fn choose_steps<'a>(
     sequence: &Sequence,
     intervals: &[(usize, usize)],
-    levels: &'a [Level],
+    levels: &'a [RepetitionLevel],
     runs: &mut Runs<'_>,
-) -> Choice<'a> {
+) -> StepChoice<'a> {
     let most = levels.iter().map(|level| level.covered).max().unwrap_or(0);
-    let levels: Vec<&Level> = levels
+    let levels: Vec<&RepetitionLevel> = levels
         .iter()
         .filter(|level| level.covered as f64 >= PIECES_REGULAR_MIN_SHARE * most as f64)
         .collect();
-    let attention = before(sequence, |symbol| sequence.signs[symbol as usize].attention);
-    let chooses = before(sequence, |symbol| {
+    let attention = counts_before(sequence, |symbol| sequence.signs[symbol as usize].attention);
+    let chooses = counts_before(sequence, |symbol| {
         u32::from(sequence.signs[symbol as usize].chooses)
     });
-    let layers = shortest(&levels, |level| {
+    let layers = shortest_level(&levels, |level| {
         let held = attention[level.usual.end] - attention[level.usual.start];
         level.is_uniform()
             && level.holds(&attention)
@@ -239,8 +245,8 @@ pub(crate) fn choose<'a>(
     let lookups: Vec<bool> = (0..sequence.signs.len() as u32)
         .map(|symbol| sequence.signs[symbol as usize].embeds && !in_layer(symbol))
         .collect();
-    let embeds = before(sequence, |symbol| u32::from(lookups[symbol as usize]));
-    let around = |level: &Level| layers.is_none_or(|layer| level.class > layer.class);
+    let embeds = counts_before(sequence, |symbol| u32::from(lookups[symbol as usize]));
+    let around = |level: &RepetitionLevel| layers.is_none_or(|layer| level.class > layer.class);
     let held = |before: &&&Vec<u32>| {
         intervals
             .iter()
@@ -249,29 +255,29 @@ pub(crate) fn choose<'a>(
     let marks: Vec<&Vec<u32>> = [&chooses, &embeds].iter().filter(held).copied().collect();
     if !marks.is_empty() {
         let steps = marks.iter().find_map(|marks| {
-            let fits = |level: &Level| around(level) && level.holds(marks);
-            let often = shortest(&levels, |level| {
+            let fits = |level: &RepetitionLevel| around(level) && level.holds(marks);
+            let often = shortest_level(&levels, |level| {
                 fits(level) && level.repeated >= REPETITIONS_MIN
             });
-            often.or_else(|| shortest(&levels, fits))
+            often.or_else(|| shortest_level(&levels, fits))
         });
-        return Choice {
+        return StepChoice {
             steps,
             certain: true,
             marked: true,
         };
     }
-    let often = |level: &Level| {
+    let often = |level: &RepetitionLevel| {
         around(level)
             && level.repeated >= REPETITIONS_MIN
             && level.usual_covered as f64 >= PIECES_REGULAR_MIN_SHARE * level.covered as f64
     };
     let (steps, certain) = if layers.is_some() {
-        (shortest(&levels, often), true)
+        (shortest_level(&levels, often), true)
     } else {
-        longest(sequence, runs, &levels, often)
+        longest_level(sequence, runs, &levels, often)
     };
-    Choice {
+    StepChoice {
         steps,
         certain,
         marked: false,
@@ -279,7 +285,7 @@ pub(crate) fn choose<'a>(
 }
 
 /// How much of something there is before each launch, and in all.
-fn before(sequence: &Sequence, of: impl Fn(u32) -> u32) -> Vec<u32> {
+fn counts_before(sequence: &Sequence, of: impl Fn(u32) -> u32) -> Vec<u32> {
     let counts = sequence.symbols.iter().scan(0, |sum, &symbol| {
         *sum += of(symbol);
         Some(*sum)
@@ -288,15 +294,15 @@ fn before(sequence: &Sequence, of: impl Fn(u32) -> u32) -> Vec<u32> {
 }
 
 /// The longest level that is no row of pieces of another, and whether others lie inside.
-fn longest<'a>(
+fn longest_level<'a>(
     sequence: &Sequence,
     runs: &mut Runs<'_>,
-    levels: &[&'a Level],
-    fits: impl Fn(&Level) -> bool,
-) -> (Option<&'a Level>, bool) {
+    levels: &[&'a RepetitionLevel],
+    fits: impl Fn(&RepetitionLevel) -> bool,
+) -> (Option<&'a RepetitionLevel>, bool) {
     let classes = levels.last().map_or(0, |level| level.class + 1);
-    let often: Vec<&Level> = (0..classes)
-        .filter_map(|class| shortest(levels, |level| level.class == class && fits(level)))
+    let often: Vec<&RepetitionLevel> = (0..classes)
+        .filter_map(|class| shortest_level(levels, |level| level.class == class && fits(level)))
         .collect();
     let Some(mut chosen) = often.len().checked_sub(1) else {
         return (None, false);
@@ -313,8 +319,13 @@ fn longest<'a>(
 /// Whether a piece is a row of pieces of a shorter level, each a step of some kind: most are the usual one, give or take one
 /// launch, others about as large and different, or the usual one and as much behind it. A layer with the little that
 /// follows the last layer is none.
-fn is_row(sequence: &Sequence, runs: &mut Runs<'_>, piece: Piece, inner: &Level) -> bool {
-    let kernels = |piece: Piece| sequence.kernels(piece.start, piece.end) as f64;
+fn is_row(
+    sequence: &Sequence,
+    runs: &mut Runs<'_>,
+    piece: LaunchPiece,
+    inner: &RepetitionLevel,
+) -> bool {
+    let kernels = |piece: LaunchPiece| sequence.kernels(piece.start, piece.end) as f64;
     let usual = kernels(inner.usual);
     if usual < REPETITION_KERNELS_MIN as f64 {
         return false;
@@ -325,11 +336,11 @@ fn is_row(sequence: &Sequence, runs: &mut Runs<'_>, piece: Piece, inner: &Level)
             continue;
         }
         let size = kernels(*part) / usual;
-        if part.len().abs_diff(inner.period) <= 1 && runs.alike(*part, inner.usual) {
+        if part.len().abs_diff(inner.period) <= 1 && runs.are_alike(*part, inner.usual) {
             alike += 1;
         } else if size < PIECES_ALIKE_MIN_SHARE
             || (size < 1.0 + PIECES_ALIKE_MIN_SHARE
-                && runs.shared(*part, inner.usual) * size >= PIECES_REGULAR_MIN_SHARE)
+                && runs.shared_part(*part, inner.usual) * size >= PIECES_REGULAR_MIN_SHARE)
         {
             return false;
         }

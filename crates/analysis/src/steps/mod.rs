@@ -16,34 +16,32 @@ mod phases;
 mod runs;
 mod sequence;
 
+use crate::thresholds::{
+    REPETITION_MIN_TIME_SHARE, REPETITION_ROUNDS_MAX, SECOND_PATTERN_MIN_TIME_SHARE,
+    SLICE_EDGE_LAUNCHES,
+};
 use llmprof_record::trace::{RangeKind, Trace};
 use llmprof_units::stats::upper_median;
 
 use crate::labels::phase_of_name;
-use crate::steps::cut::{Cut, Unit, parts};
-use crate::steps::levels::{choose, levels};
+use crate::steps::cut::{Cut, StepUnit, edge_parts};
+use crate::steps::levels::{choose_steps, find_levels};
 use crate::steps::runs::Runs;
-use crate::steps::sequence::{Launch, Sequence, sequences};
+use crate::steps::sequence::{Sequence, SequenceLaunch, read_sequences};
 use crate::timeline::device_events::DeviceEvents;
 
-pub(crate) use crate::steps::figures::patterns;
+pub(crate) use crate::steps::figures::summarize_patterns;
 pub use crate::steps::figures::{StepPattern, StepPatterns};
-pub(crate) use crate::steps::phases::{launched, phases};
-pub(crate) use crate::steps::sequence::Source;
-use crate::thresholds::{REPETITION_MIN_TIME_SHARE, SECOND_PATTERN_MIN_TIME_SHARE};
-
-/// How often the rest of a sequence is looked at. Bounds the time.
-const ROUNDS: usize = 4;
-/// Launches at the edge of a slice that show how far the host is ahead.
-const AT_AN_EDGE: usize = 9;
+pub(crate) use crate::steps::phases::{launched_steps, step_phases};
+pub(crate) use crate::steps::sequence::LaunchSource;
 
 /// What repeats in one sequence.
 #[derive(Debug)]
 pub(crate) struct Repetition {
-    /// What launches them.
-    pub(crate) source: Source,
+    /// The thread or stream that launches the steps.
+    pub(crate) source: LaunchSource,
     /// Steps, and what lies between two of them, in order.
-    pub(crate) units: Vec<Unit>,
+    pub(crate) units: Vec<StepUnit>,
     /// How many patterns steps have.
     pub(crate) patterns: usize,
     /// By slice, the parts of steps of the first pattern that its edges cut.
@@ -61,14 +59,18 @@ pub(crate) struct Repetition {
 
 impl Repetition {
     /// Its steps: units with a pattern.
-    pub(crate) fn steps(&self) -> impl Iterator<Item = &Unit> {
+    pub(crate) fn steps(&self) -> impl Iterator<Item = &StepUnit> {
         self.units.iter().filter(|unit| unit.pattern.is_some())
     }
 }
 
 /// Sequences of launches that repeat, whatever ranges say of them; nothing where nothing repeats.
 pub fn step_patterns(trace: &Trace) -> Option<StepPatterns> {
-    patterns(trace, &DeviceEvents::of(trace), &find(trace))
+    summarize_patterns(
+        trace,
+        &DeviceEvents::from_trace(trace),
+        &find_repetitions(trace),
+    )
 }
 
 /// Whether a range says what a step is.
@@ -86,11 +88,11 @@ pub(crate) fn has_step_ranges(trace: &Trace) -> bool {
 }
 
 /// Finds what repeats in a trace, that of the thread or stream with the most kernel time first.
-pub(crate) fn find(trace: &Trace) -> Vec<Repetition> {
-    let sequences = sequences(trace);
+pub(crate) fn find_repetitions(trace: &Trace) -> Vec<Repetition> {
+    let sequences = read_sequences(trace);
     let time = |sequence: &Sequence| sequence.time(0, sequence.len()) as f64;
     let kernels = |sequence: &Sequence| sequence.kernels(0, sequence.len());
-    let called = |sequence: &&Sequence| matches!(sequence.source, Source::Thread(_));
+    let called = |sequence: &&Sequence| matches!(sequence.source, LaunchSource::Thread(_));
     let all: f64 = sequences.iter().map(time).sum();
     let have_calls: u64 = sequences.iter().filter(called).map(kernels).sum();
     let mostly_called = 2 * have_calls >= sequences.iter().map(kernels).sum();
@@ -99,23 +101,23 @@ pub(crate) fn find(trace: &Trace) -> Vec<Repetition> {
         .filter(|sequence| time(sequence) >= REPETITION_MIN_TIME_SHARE * all);
     worth
         .flat_map(|sequence| {
-            let mut found = repetitions(sequence);
+            let mut repetitions = repetitions_in(sequence);
             // Launched before the recording began: the end of something.
             if mostly_called && !called(&sequence) {
-                found.clear();
+                repetitions.clear();
             }
-            found
+            repetitions
         })
         .collect()
 }
 
 /// What repeats in a sequence, and in what its steps leave of it.
-pub(crate) fn repetitions(sequence: &Sequence) -> Vec<Repetition> {
+pub(crate) fn repetitions_in(sequence: &Sequence) -> Vec<Repetition> {
     let time = sequence.time(0, sequence.len());
-    let slices = slices(&sequence.launches);
+    let slices = slice_bounds(&sequence.launches);
     let mut intervals = slices.clone();
-    let mut found: Vec<Repetition> = Vec::new();
-    for _ in 0..ROUNDS {
+    let mut repetitions: Vec<Repetition> = Vec::new();
+    for _ in 0..REPETITION_ROUNDS_MAX {
         let rest: i64 = intervals
             .iter()
             .map(|&(start, end)| sequence.time(start, end))
@@ -123,13 +125,13 @@ pub(crate) fn repetitions(sequence: &Sequence) -> Vec<Repetition> {
         if (rest as f64) < REPETITION_MIN_TIME_SHARE * time as f64 {
             break;
         }
-        let Some(mut repetition) = repetition(sequence, &intervals, time) else {
+        let Some(mut repetition) = find_repetition(sequence, &intervals, time) else {
             break;
         };
-        if !found.is_empty() && !stands_alone(&repetition, &intervals, time) {
+        if !repetitions.is_empty() && !stands_alone(&repetition, &intervals, time) {
             break;
         }
-        intervals = outside(&intervals, repetition.steps());
+        intervals = rest_of_intervals(&intervals, repetition.steps());
         // What lies at the edge of a slice may be part of a step.
         let is_cut = |&(start, end): &(usize, usize)| {
             let begins = slices.binary_search_by_key(&start, |slice| slice.0);
@@ -145,17 +147,18 @@ pub(crate) fn repetitions(sequence: &Sequence) -> Vec<Repetition> {
                 certain && (signs.chooses || signs.embeds)
             })
         });
-        found.push(repetition);
+        repetitions.push(repetition);
     }
-    found
+    repetitions
 }
 
 /// Whether what repeats between steps of another pattern is steps: much of all, or once in each interval, as prefills come.
 /// Else it is what loops inside one thing.
 fn stands_alone(repetition: &Repetition, intervals: &[(usize, usize)], time: i64) -> bool {
-    let steps: Vec<&Unit> = repetition.steps().collect();
+    let steps: Vec<&StepUnit> = repetition.steps().collect();
     let covered: i64 = steps.iter().map(|step| step.kernel_time).sum();
-    let interval = |step: &Unit| intervals.partition_point(|&(start, _)| start <= step.piece.start);
+    let interval =
+        |step: &StepUnit| intervals.partition_point(|&(start, _)| start <= step.piece.start);
     let once = steps
         .windows(2)
         .all(|pair| interval(pair[0]) != interval(pair[1]));
@@ -163,7 +166,7 @@ fn stands_alone(repetition: &Repetition, intervals: &[(usize, usize)], time: i64
 }
 
 /// The launches of each slice; all of them where the whole was recorded.
-fn slices(launches: &[Launch]) -> Vec<(usize, usize)> {
+fn slice_bounds(launches: &[SequenceLaunch]) -> Vec<(usize, usize)> {
     let mut end = 0;
     let slices = launches.chunk_by(|a, b| a.slice == b.slice);
     slices
@@ -177,9 +180,9 @@ fn slices(launches: &[Launch]) -> Vec<(usize, usize)> {
 
 /// By slice, how much later after their launches its last kernels began than its first ones: the median of a few, since some
 /// may be of another stream.
-fn delays(launches: &[Launch]) -> Vec<(u32, i64)> {
+fn slice_delays(launches: &[SequenceLaunch]) -> Vec<(u32, i64)> {
     let slices = launches.chunk_by(|a, b| a.slice == b.slice);
-    let median = |launches: &[Launch]| {
+    let median = |launches: &[SequenceLaunch]| {
         let delays = launches.iter();
         let mut delays: Vec<i64> = delays
             .map(|launch| launch.start.saturating_sub(launch.at))
@@ -188,7 +191,7 @@ fn delays(launches: &[Launch]) -> Vec<(u32, i64)> {
     };
     slices
         .filter_map(|slice| {
-            let few = AT_AN_EDGE.min(slice.len());
+            let few = SLICE_EDGE_LAUNCHES.min(slice.len());
             let first = median(&slice[..few])?;
             let last = median(&slice[slice.len() - few..])?;
             Some((slice.first()?.slice, last.saturating_sub(first)))
@@ -197,9 +200,9 @@ fn delays(launches: &[Launch]) -> Vec<(u32, i64)> {
 }
 
 /// What steps leave of intervals.
-fn outside<'a>(
+fn rest_of_intervals<'a>(
     intervals: &[(usize, usize)],
-    steps: impl Iterator<Item = &'a Unit>,
+    steps: impl Iterator<Item = &'a StepUnit>,
 ) -> Vec<(usize, usize)> {
     let mut steps = steps.map(|step| step.piece).peekable();
     let mut rest = Vec::new();
@@ -218,16 +221,20 @@ fn outside<'a>(
     rest
 }
 
-fn repetition(sequence: &Sequence, intervals: &[(usize, usize)], time: i64) -> Option<Repetition> {
-    let mut runs = Runs::of(&sequence.symbols, sequence.signs.len(), intervals);
-    let levels = levels(sequence, &mut runs, time);
+fn find_repetition(
+    sequence: &Sequence,
+    intervals: &[(usize, usize)],
+    time: i64,
+) -> Option<Repetition> {
+    let mut runs = Runs::in_intervals(&sequence.symbols, sequence.signs.len(), intervals);
+    let levels = find_levels(sequence, &mut runs, time);
     if levels.is_empty() {
         return None;
     }
-    let choice = choose(sequence, intervals, &levels, &mut runs);
+    let choice = choose_steps(sequence, intervals, &levels, &mut runs);
     let cut = choice
         .steps
-        .map(|level| Cut::of(sequence, &mut runs, intervals, level));
+        .map(|level| Cut::at_level(sequence, &mut runs, intervals, level));
     let cut = cut.filter(|cut| {
         cut.units
             .iter()
@@ -237,8 +244,8 @@ fn repetition(sequence: &Sequence, intervals: &[(usize, usize)], time: i64) -> O
     });
     cut.map(|cut| Repetition {
         source: sequence.source,
-        parts: parts(sequence, intervals, &cut),
-        delays: delays(&sequence.launches),
+        parts: edge_parts(sequence, intervals, &cut),
+        delays: slice_delays(&sequence.launches),
         patterns: cut.usual.len(),
         certain: choice.certain,
         beside: choice.marked,

@@ -3,7 +3,6 @@
 use crate::steps::Repetition;
 use crate::thresholds::REPETITION_WINDOWS_MIN;
 
-/// Phases that are steps.
 pub(crate) struct StepPhases {
     /// Intervals of device time, in order and apart.
     pub(crate) windows: Vec<(i64, i64)>,
@@ -15,8 +14,8 @@ pub(crate) struct StepPhases {
 ///
 /// Layers that repeat in no step are not taken for steps: names of kernels must say that a token was chosen, or
 /// something must repeat inside the steps.
-pub(crate) fn phases(found: &[Repetition]) -> Option<StepPhases> {
-    let main = main(found)?;
+pub(crate) fn step_phases(repetitions: &[Repetition]) -> Option<StepPhases> {
+    let main = main_repetition(repetitions)?;
     let usual = main.units.iter().filter(|unit| unit.pattern == Some(0));
     if usual.clone().count() < REPETITION_WINDOWS_MIN {
         return None;
@@ -46,14 +45,16 @@ pub(crate) fn phases(found: &[Repetition]) -> Option<StepPhases> {
 }
 
 /// The steps of the busiest thread or stream, where they are known to be steps.
-fn main(found: &[Repetition]) -> Option<&Repetition> {
-    let main = found.iter().find(|found| !found.units.is_empty())?;
+fn main_repetition(repetitions: &[Repetition]) -> Option<&Repetition> {
+    let main = repetitions
+        .iter()
+        .find(|repetition| !repetition.units.is_empty())?;
     main.certain.then_some(main)
 }
 
 /// Intervals of the host's time, in order, in which each step was launched that another follows at once.
-pub(crate) fn launched(found: &[Repetition]) -> Vec<(i64, i64)> {
-    let Some(main) = main(found) else {
+pub(crate) fn launched_steps(repetitions: &[Repetition]) -> Vec<(i64, i64)> {
+    let Some(main) = main_repetition(repetitions) else {
         return Vec::new();
     };
     let pairs = main.units.iter().zip(main.units.iter().skip(1));

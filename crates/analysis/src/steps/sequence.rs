@@ -7,10 +7,10 @@ use rustc_hash::FxHashMap;
 use crate::timeline::autotune;
 use crate::timeline::launches::{ApiKind, ApiKinds, is_api};
 
-/// Where launches come from.
+/// What a sequence of launches belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Source {
-    /// A host thread.
+pub(crate) enum LaunchSource {
+    /// A host thread that calls.
     Thread(ThreadId),
     /// Device, context and stream, of kernels without a call.
     Stream(u32, u32, u32),
@@ -18,7 +18,7 @@ pub(crate) enum Source {
 
 /// One launch: a kernel, or a graph with all of its kernels.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Launch {
+pub(crate) struct SequenceLaunch {
     /// When its call began, ns; when it began on the device where there is no call.
     pub(crate) at: i64,
     /// When the call, or the kernel in its place, ended.
@@ -27,7 +27,7 @@ pub(crate) struct Launch {
     pub(crate) start: i64,
     /// When the last of them ended.
     pub(crate) end: i64,
-    /// How many kernels.
+    /// Number of kernels; 1 without a graph.
     pub(crate) kernels: u32,
     /// The sum of their times, ns.
     pub(crate) time: i64,
@@ -49,7 +49,7 @@ pub(crate) struct Signs {
 }
 
 impl Signs {
-    fn of(name: &str) -> Self {
+    fn from_name(name: &str) -> Self {
         let category = classify(name).category;
         let name = name.to_ascii_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
@@ -66,18 +66,18 @@ impl Signs {
 /// the length of a cache, so that they are no part of it.
 #[derive(Debug)]
 pub(crate) struct Sequence {
-    pub(crate) source: Source,
-    pub(crate) launches: Vec<Launch>,
+    pub(crate) source: LaunchSource,
+    pub(crate) launches: Vec<SequenceLaunch>,
     /// A number for each launch; equal for the same kernel, or the same graph.
     pub(crate) symbols: Vec<u32>,
-    /// By symbol.
+    /// What the kernels of each symbol say.
     pub(crate) signs: Vec<Signs>,
     /// Kernels, and the sum of their times, before each launch and in all.
     before: Vec<(u64, i64)>,
 }
 
 impl Sequence {
-    fn of(source: Source, open: Open) -> Self {
+    fn of_source(source: LaunchSource, open: OpenSequence) -> Self {
         let sums = open.launches.iter().scan((0_u64, 0_i64), |sum, launch| {
             sum.0 += u64::from(launch.kernels);
             sum.1 = sum.1.saturating_add(launch.time);
@@ -102,7 +102,6 @@ impl Sequence {
         self.before[end].1.saturating_sub(self.before[start].1)
     }
 
-    /// How many launches.
     pub(crate) fn len(&self) -> usize {
         self.launches.len()
     }
@@ -116,37 +115,37 @@ enum What {
 }
 
 #[derive(Default)]
-struct Open {
-    launches: Vec<Launch>,
+struct OpenSequence {
+    launches: Vec<SequenceLaunch>,
     symbols: Vec<u32>,
     signs: Vec<Signs>,
     numbers: FxHashMap<What, u32>,
 }
 
-struct Reader<'a> {
+struct SequenceReader<'a> {
     trace: &'a Trace,
     slices: Vec<(i64, i64)>,
     /// Kernels that a compiler tried out, in order: they are of no step.
     tuning: Vec<u32>,
     signs: FxHashMap<StrId, Signs>,
-    found: FxHashMap<Source, Open>,
+    sequences: FxHashMap<LaunchSource, OpenSequence>,
 }
 
 /// The sequences of a trace, that with the most kernel time first: another thread may launch more, shorter kernels.
-pub(crate) fn sequences(trace: &Trace) -> Vec<Sequence> {
-    let mut reader = Reader {
+pub(crate) fn read_sequences(trace: &Trace) -> Vec<Sequence> {
+    let mut reader = SequenceReader {
         trace,
-        slices: crate::timeline::slices::of(trace).unwrap_or_default(),
-        tuning: autotune::kernels(trace),
+        slices: crate::timeline::slices::recorded_slices(trace).unwrap_or_default(),
+        tuning: autotune::tuned_kernels(trace),
         signs: FxHashMap::default(),
-        found: FxHashMap::default(),
+        sequences: FxHashMap::default(),
     };
-    let alone = reader.read_calls(ByCorrelation::of(trace));
+    let alone = reader.read_calls(ByCorrelation::of_trace(trace));
     reader.read_streams(&alone);
     let mut sequences: Vec<Sequence> = reader
-        .found
+        .sequences
         .into_iter()
-        .map(|(source, open)| Sequence::of(source, open))
+        .map(|(source, open)| Sequence::of_source(source, open))
         .collect();
     let time = |sequence: &Sequence| sequence.time(0, sequence.len());
     sequences.sort_by_key(|sequence| (std::cmp::Reverse(time(sequence)), sequence.source));
@@ -158,12 +157,12 @@ struct ByCorrelation {
     rows: Vec<u32>,
     /// Each id with where its rows begin, in order of ids; after the last, where they end.
     groups: Vec<(u32, u32)>,
-    /// The group that was found last: calls come nearly in the order of their ids.
+    /// The group of the last search: calls come nearly in the order of their ids.
     last: usize,
 }
 
 impl ByCorrelation {
-    fn of(trace: &Trace) -> Self {
+    fn of_trace(trace: &Trace) -> Self {
         let correlation = &trace.kernels.correlation[..];
         let mut rows: Vec<u32> = (0..correlation.len() as u32).collect();
         // Kernels of one stream come nearly in this order, which makes the sort cheap; equal ids stay in order of time.
@@ -184,7 +183,7 @@ impl ByCorrelation {
     }
 
     /// The places in `rows` of the kernels with an id.
-    fn find(&mut self, id: u32) -> Option<(usize, usize)> {
+    fn find_rows(&mut self, id: u32) -> Option<(usize, usize)> {
         let known = &self.groups[..self.groups.len() - 1];
         let next = self.last + 1;
         let group = if known.get(next).is_some_and(|group| group.0 == id) {
@@ -200,8 +199,8 @@ impl ByCorrelation {
     }
 }
 
-impl Reader<'_> {
-    /// Reads calls and what they launched; the answer is the rows of kernels without a call.
+impl SequenceReader<'_> {
+    /// Reads calls and what they launched; returns the rows of kernels without a call.
     fn read_calls(&mut self, mut kernels: ByCorrelation) -> Vec<u32> {
         let hosts = &self.trace.hosts;
         let mut kinds = ApiKinds::default();
@@ -215,7 +214,7 @@ impl Reader<'_> {
             let thread = hosts.thread[row];
             let launched = match hosts.correlation[row] {
                 0 => None,
-                correlation => kernels.find(correlation),
+                correlation => kernels.find_rows(correlation),
             };
             let Some((first, last)) = launched else {
                 if kinds.get(self.trace, hosts.name[row]) == ApiKind::Sync {
@@ -230,8 +229,8 @@ impl Reader<'_> {
             let at = hosts.start[row];
             let call = (at, at.saturating_add(hosts.duration[row]));
             let after_wait = waited.take() == Some(thread);
-            self.push(
-                Source::Thread(thread),
+            self.push_launch(
+                LaunchSource::Thread(thread),
                 Some(call),
                 after_wait,
                 &kernels.rows[first..last],
@@ -250,7 +249,7 @@ impl Reader<'_> {
         let mut rows = rows.to_vec();
         let source = |row: u32| {
             let row = row as usize;
-            Source::Stream(
+            LaunchSource::Stream(
                 kernels.device[row],
                 kernels.context[row],
                 kernels.stream[row],
@@ -266,13 +265,13 @@ impl Reader<'_> {
                 && source(a) == source(b)
         };
         for group in rows.chunk_by(together) {
-            self.push(source(group[0]), None, false, group);
+            self.push_launch(source(group[0]), None, false, group);
         }
     }
 
-    fn push(
+    fn push_launch(
         &mut self,
-        source: Source,
+        source: LaunchSource,
         call: Option<(i64, i64)>,
         after_wait: bool,
         kernels: &[u32],
@@ -294,9 +293,9 @@ impl Reader<'_> {
             graph => What::Graph(graph),
         };
         let (at, until) = call.unwrap_or((start, end));
-        let slice = crate::timeline::slices::nearest(&self.slices, at);
+        let slice = crate::timeline::slices::nearest_slice(&self.slices, at);
         let trace = self.trace;
-        let open = self.found.entry(source).or_default();
+        let open = self.sequences.entry(source).or_default();
         let next = open.numbers.len() as u32;
         let symbol = *open.numbers.entry(what).or_insert(next);
         if symbol == next {
@@ -307,18 +306,18 @@ impl Reader<'_> {
             };
             for &row in named {
                 let name = table.name[row as usize];
-                let found = *self
+                let own = *self
                     .signs
                     .entry(name)
-                    .or_insert_with(|| Signs::of(trace.text(name)));
-                signs.chooses |= found.chooses;
-                signs.embeds |= found.embeds;
-                signs.attention += found.attention;
+                    .or_insert_with(|| Signs::from_name(trace.text(name)));
+                signs.chooses |= own.chooses;
+                signs.embeds |= own.embeds;
+                signs.attention += own.attention;
             }
             open.signs.push(signs);
         }
         open.symbols.push(symbol);
-        open.launches.push(Launch {
+        open.launches.push(SequenceLaunch {
             at,
             until,
             start,

@@ -6,19 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::HostTelemetry;
-
-/// Seconds of waiting in each second, of all threads together, from which on it is worth saying. Threads of one operator
-/// wait for the slowest of them, so that a tenth may be a tenth of the wall time however many there are.
-const NOTICED: f64 = 0.1;
-
-/// Seconds of processor time below which nothing is reported: the kernel counts hundredths of a second on each processor.
-const COUNTED: f64 = 0.05;
-
-/// Share of the processors below which those that are free count for none.
-const FULL: f64 = 0.05;
-
-/// Share of the processors that a hypervisor takes from which on it is worth saying.
-const STOLEN: f64 = 0.05;
+use crate::thresholds::{
+    CPU_COUNTED_MIN_S, CPU_FREE_MIN_SHARE, CPU_STOLEN_MIN_SHARE, CPU_WAITING_MIN_RATE,
+};
 
 /// Code of the issue that other programs took processors.
 pub const SHARED: IssueCode = IssueCode::RunProcessorsShared;
@@ -30,45 +20,45 @@ pub const STOLEN_FROM: IssueCode = IssueCode::RunProcessorsStolen;
 /// What the processors that the worker may use did, as means over a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ProcessorUse {
-    /// How long that time is.
+    /// Length of the time that the means are over.
     pub time_ns: Nanos,
-    /// How many the worker may use.
+    /// Number of processors that the worker may use.
     pub processors: f64,
-    /// How many of them were busy, with whatever.
+    /// Number of these processors that were busy with any program.
     pub busy: f64,
-    /// How many the worker used.
+    /// Number of processors that the worker used.
     pub worker: f64,
-    /// How many a hypervisor gave to others; part of `busy`.
+    /// Number of processors that a hypervisor gave to others; part of `busy`.
     pub stolen: f64,
     /// Threads of the worker that were ready but waited for a processor; absent where the kernel does not count that.
     pub waiting: Option<f64>,
-    /// How many a quota of the worker's control groups withheld; absent where there is none. Part of `waiting`.
+    /// Number of processors that a quota of the worker's control groups withheld; absent without a quota. Part of `waiting`.
     pub throttled: Option<f64>,
     /// Share of the time in which the worker lost processors, from 0 to 1.
     pub contended_share: f64,
 }
 
 impl ProcessorUse {
-    /// How many other programs of the machine used.
+    /// Number of processors that other programs of the machine used.
     pub(crate) fn others(&self) -> f64 {
         // Ticks of the machine and of the worker are counted apart and may differ by one.
         (self.busy - self.stolen - self.worker).max(0.0)
     }
 
-    /// How many of them the worker would have used itself. Threads also wait for each other where there are more than
-    /// processors: no more is lost to others than others used.
+    /// Number of processors that others used and the worker would have used itself. More threads than processors also wait for each
+    /// other: no more is lost to others than others used.
     ///
-    /// Without the kernel's count of waiting, all that others used where no processor was left free: an upper bound.
+    /// Without the kernel's count of waiting, it is all that others used while no processor was free: an upper bound.
     pub(crate) fn lost_to_others(&self) -> f64 {
         let free = self.processors - self.busy;
         let Some(waiting) = self.waiting else {
-            let full = free <= FULL * self.processors;
+            let full = free <= CPU_FREE_MIN_SHARE * self.processors;
             return if full { self.others() } else { 0.0 };
         };
         let throttled = self.throttled.unwrap_or(0.0);
         let waiting = (waiting - throttled).max(0.0);
         // Several threads may wait behind one processor that a quota withholds: they are not short of processors.
-        if throttled >= NOTICED && free >= waiting {
+        if throttled >= CPU_WAITING_MIN_RATE && free >= waiting {
             return 0.0;
         }
         waiting.min(self.others())
@@ -76,76 +66,83 @@ impl ProcessorUse {
 
     /// Whether the worker had to do without processors that it could have used.
     pub(crate) fn is_contended(&self) -> bool {
-        self.waiting.unwrap_or_else(|| self.lost_to_others()) >= NOTICED
+        self.waiting.unwrap_or_else(|| self.lost_to_others()) >= CPU_WAITING_MIN_RATE
     }
 
     /// Whether that many processors, lost throughout, are worth saying.
     fn is_noticed(&self, lost: f64) -> bool {
-        lost >= NOTICED && lost * self.time_ns.seconds() >= COUNTED
+        lost >= CPU_WAITING_MIN_RATE && lost * self.time_ns.seconds() >= CPU_COUNTED_MIN_S
     }
 }
 
-/// What took processors from the worker in the passes without capture.
-pub(crate) fn issues(telemetry: Option<&HostTelemetry>) -> Vec<Issue> {
-    let Some(found) = telemetry.and_then(|telemetry| telemetry.processors.as_ref()) else {
+/// Issues about what took processors from the worker in the passes without capture.
+pub(crate) fn contention_issues(telemetry: Option<&HostTelemetry>) -> Vec<Issue> {
+    let Some(used) = telemetry.and_then(|telemetry| telemetry.processors.as_ref()) else {
         return Vec::new();
     };
-    [shared(found), throttled(found), stolen(found)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        shared_issue(used),
+        throttled_issue(used),
+        stolen_issue(used),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Whether something took CPUs from the worker in the passes without capture.
 pub(crate) fn is_contended(telemetry: Option<&HostTelemetry>) -> bool {
-    !issues(telemetry).is_empty()
+    !contention_issues(telemetry).is_empty()
 }
 
-fn shared(found: &ProcessorUse) -> Option<Issue> {
-    found.is_noticed(found.lost_to_others()).then(|| {
-        let issue = warning(SHARED, found)
-            .with("others", found.others())
-            .with("contended_share", found.contended_share);
-        match found.waiting {
+fn shared_issue(used: &ProcessorUse) -> Option<Issue> {
+    used.is_noticed(used.lost_to_others()).then(|| {
+        let issue = cpu_warning(SHARED, used)
+            .with("others", used.others())
+            .with("contended_share", used.contended_share);
+        match used.waiting {
             Some(waiting) => issue.with("waiting", waiting),
             None => issue,
         }
     })
 }
 
-fn throttled(found: &ProcessorUse) -> Option<Issue> {
-    let throttled = found.throttled.filter(|held| found.is_noticed(*held))?;
+fn throttled_issue(used: &ProcessorUse) -> Option<Issue> {
+    let throttled = used.throttled.filter(|held| used.is_noticed(*held))?;
     Some(
-        warning(THROTTLED, found)
+        cpu_warning(THROTTLED, used)
             .with("throttled", throttled)
-            .with("worker", found.worker),
+            .with("worker", used.worker),
     )
 }
 
-fn stolen(found: &ProcessorUse) -> Option<Issue> {
-    let much = found.stolen >= STOLEN * found.processors;
-    (much && found.is_noticed(found.stolen))
-        .then(|| warning(STOLEN_FROM, found).with("stolen", found.stolen))
+fn stolen_issue(used: &ProcessorUse) -> Option<Issue> {
+    let much = used.stolen >= CPU_STOLEN_MIN_SHARE * used.processors;
+    (much && used.is_noticed(used.stolen))
+        .then(|| cpu_warning(STOLEN_FROM, used).with("stolen", used.stolen))
 }
 
 /// An issue of so many CPUs that the worker may use.
-fn warning(code: IssueCode, found: &ProcessorUse) -> Issue {
-    Issue::warning(code).with("cpus", found.processors.round() as u64)
+fn cpu_warning(code: IssueCode, used: &ProcessorUse) -> Issue {
+    Issue::warning(code).with("cpus", used.processors.round() as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(use_of_cpus: ProcessorUse) -> Vec<Issue> {
-        issues(Some(&HostTelemetry {
-            processors: Some(use_of_cpus),
+    fn issues_of(cpus: ProcessorUse) -> Vec<Issue> {
+        contention_issues(Some(&HostTelemetry {
+            processors: Some(cpus),
             ..HostTelemetry::default()
         }))
     }
 
     fn codes(cpus: ProcessorUse) -> Vec<IssueCode> {
-        found(cpus).into_iter().map(|issue| issue.code).collect()
+        issues_of(cpus)
+            .into_iter()
+            .map(|issue| issue.code)
+            .collect()
     }
 
     const SECOND: Nanos = Nanos(1_000_000_000);
@@ -164,12 +161,12 @@ mod tests {
 
     #[test]
     fn a_quiet_machine_has_no_issue() {
-        assert!(issues(None).is_empty());
-        assert!(issues(Some(&HostTelemetry::default())).is_empty());
-        assert!(found(QUIET).is_empty());
+        assert!(contention_issues(None).is_empty());
+        assert!(contention_issues(Some(&HostTelemetry::default())).is_empty());
+        assert!(issues_of(QUIET).is_empty());
         // Without the kernel's count too.
         assert!(
-            found(ProcessorUse {
+            issues_of(ProcessorUse {
                 waiting: None,
                 ..QUIET
             })
@@ -186,7 +183,7 @@ mod tests {
             contended_share: 1.0,
             ..QUIET
         };
-        let issue = found(busy).pop().unwrap();
+        let issue = issues_of(busy).pop().unwrap();
         let expected = Issue::warning(SHARED)
             .with("cpus", 2)
             .with("others", busy.others())
@@ -198,12 +195,12 @@ mod tests {
             time_ns: Nanos(60_000_000),
             ..busy
         };
-        assert!(found(short).is_empty());
+        assert!(issues_of(short).is_empty());
         let uncounted = ProcessorUse {
             waiting: None,
             ..busy
         };
-        let issue = found(uncounted).pop().unwrap();
+        let issue = issues_of(uncounted).pop().unwrap();
         assert!(!issue.values.contains_key("waiting"), "{issue:?}");
     }
 
@@ -220,9 +217,9 @@ mod tests {
             throttled: None,
             contended_share: 0.0,
         };
-        assert!(found(large).is_empty());
+        assert!(issues_of(large).is_empty());
         assert!(
-            found(ProcessorUse {
+            issues_of(ProcessorUse {
                 waiting: None,
                 ..large
             })
@@ -245,7 +242,7 @@ mod tests {
             contended_share: 1.0,
             ..QUIET
         };
-        assert!(found(crowded).is_empty());
+        assert!(issues_of(crowded).is_empty());
     }
 
     #[test]
@@ -261,7 +258,7 @@ mod tests {
             throttled: Some(5.0),
             contended_share: 1.0,
         };
-        let issue = found(container).pop().unwrap();
+        let issue = issues_of(container).pop().unwrap();
         assert_eq!(codes(container), [THROTTLED]);
         let (throttled, cpus) = (&issue.values["throttled"], &issue.values["cpus"]);
         assert_eq!((throttled, cpus), (&5.0.into(), &64.into()));

@@ -24,7 +24,7 @@ pub(crate) fn throttled_share(samples: &Samples, pass: &MeasuredPass) -> Option<
 }
 
 /// One phase over all passes without capture.
-pub(super) fn phase(
+pub(super) fn phase_telemetry(
     samples: &Samples,
     record: &RunRecord,
     phase: RunPhase,
@@ -40,7 +40,7 @@ pub(super) fn phase(
         return None;
     }
     let mean = |rate: fn(&Sample) -> Option<f64>| {
-        weighted(&spans, |start, end| samples.mean_between(start, end, rate))
+        weighted_mean(&spans, |start, end| samples.mean_between(start, end, rate))
     };
     let requests = record
         .passes_of(PassKind::Plain)
@@ -60,7 +60,7 @@ pub(super) fn phase(
         cpu_percent: mean(|sample| sample.cpu_percent),
         worker_cores: mean(|sample| sample.worker_cores),
         frequency_hz: mean(|sample| Some(sample.frequency_hz?.0)).map(Hertz),
-        energy: energy(samples, &spans),
+        energy: energy_in(samples, &spans),
         gpus: samples
             .gpus
             .iter()
@@ -70,7 +70,10 @@ pub(super) fn phase(
 }
 
 /// A mean over several intervals, each weighted by its length.
-fn weighted(spans: &[(Nanos, Nanos)], mean: impl Fn(Nanos, Nanos) -> Option<f64>) -> Option<f64> {
+fn weighted_mean(
+    spans: &[(Nanos, Nanos)],
+    mean: impl Fn(Nanos, Nanos) -> Option<f64>,
+) -> Option<f64> {
     let (mut sum, mut weight) = (0.0, 0.0);
     for &(start, end) in spans {
         if let Some(value) = mean(start, end) {
@@ -83,7 +86,7 @@ fn weighted(spans: &[(Nanos, Nanos)], mean: impl Fn(Nanos, Nanos) -> Option<f64>
 }
 
 /// Energy of everything that was measured throughout. It is derived where any part of it is.
-fn energy(samples: &Samples, spans: &[(Nanos, Nanos)]) -> Option<Energy> {
+fn energy_in(samples: &Samples, spans: &[(Nanos, Nanos)]) -> Option<Energy> {
     let mut total = Energy {
         joules: Joules(0.0),
         covers: Vec::new(),
@@ -115,14 +118,14 @@ fn energy(samples: &Samples, spans: &[(Nanos, Nanos)]) -> Option<Energy> {
     (!total.covers.is_empty()).then_some(total)
 }
 
-/// NVML's utilization is of a time before the reading: 1/6 s to 1 s, which the driver chooses. In a shorter interval it tells of
-/// what ran before.
+/// NVML's utilization covers the 1/6 s to 1 s before the reading, which the driver chooses. A reading in a shorter interval covers time
+/// before the interval.
 const UTILIZATION_WINDOW: Nanos = Nanos(1_000_000_000);
 
 /// One GPU over some intervals on the clock of its samples.
 pub fn gpu_facts(gpu: &GpuSeries, spans: &[(Nanos, Nanos)]) -> GpuPhase {
     let mean = |value: fn(&GpuSample) -> Option<f64>| {
-        weighted(spans, |start, end| gpu.mean_between(start, end, value))
+        weighted_mean(spans, |start, end| gpu.mean_between(start, end, value))
     };
     let most = |value: fn(&GpuSample) -> Option<f64>| {
         spans
@@ -146,7 +149,7 @@ pub fn gpu_facts(gpu: &GpuSeries, spans: &[(Nanos, Nanos)]) -> GpuPhase {
                 .copied()
                 .filter(|&(start, end)| end - start >= UTILIZATION_WINDOW)
                 .collect();
-            weighted(&long, |start, end| {
+            weighted_mean(&long, |start, end| {
                 gpu.mean_between(start, end, |row| row.gpu_percent)
             })
         },
@@ -155,7 +158,7 @@ pub fn gpu_facts(gpu: &GpuSeries, spans: &[(Nanos, Nanos)]) -> GpuPhase {
         temperature_c: most(|row| row.temperature_c),
         memory_bytes: most(|row| Some(row.memory_used_bytes?.0 as f64))
             .map(|bytes| Bytes(bytes as u64)),
-        throttled_share: weighted(spans, |start, end| {
+        throttled_share: weighted_mean(spans, |start, end| {
             Some(gpu.throttled_between(start, end)?.share)
         }),
         throttle_reasons: reasons,
@@ -163,33 +166,33 @@ pub fn gpu_facts(gpu: &GpuSeries, spans: &[(Nanos, Nanos)]) -> GpuPhase {
 }
 
 /// The processors over all passes without capture.
-pub(super) fn processors(samples: &Samples, record: &RunRecord) -> Option<ProcessorUse> {
+pub(super) fn processor_use(samples: &Samples, record: &RunRecord) -> Option<ProcessorUse> {
     let spans: Vec<(Nanos, Nanos)> = plain_spans(record)
         .filter(|span| span.phase != RunPhase::Load)
         .map(|span| (span.start_ns, span.end_ns))
         .collect();
     let mean = |value: &dyn Fn(&Sample) -> Option<f64>| {
-        weighted(&spans, |start, end| samples.mean_between(start, end, value))
+        weighted_mean(&spans, |start, end| samples.mean_between(start, end, value))
     };
     let contended = |sample: &Sample| {
-        let contended = of_sample(sample)?.is_contended();
+        let contended = use_in_sample(sample)?.is_contended();
         Some(f64::from(u8::from(contended)))
     };
     let time = spans.iter().map(|&(start, end)| end - start);
     Some(ProcessorUse {
         time_ns: time.fold(Nanos(0), |sum, span| sum + span),
-        processors: mean(&|sample| Some(of_sample(sample)?.processors))?,
-        busy: mean(&|sample| Some(of_sample(sample)?.busy))?,
-        worker: mean(&|sample| Some(of_sample(sample)?.worker))?,
-        stolen: mean(&|sample| Some(of_sample(sample)?.stolen))?,
-        waiting: mean(&|sample| of_sample(sample)?.waiting),
-        throttled: mean(&|sample| of_sample(sample)?.throttled),
+        processors: mean(&|sample| Some(use_in_sample(sample)?.processors))?,
+        busy: mean(&|sample| Some(use_in_sample(sample)?.busy))?,
+        worker: mean(&|sample| Some(use_in_sample(sample)?.worker))?,
+        stolen: mean(&|sample| Some(use_in_sample(sample)?.stolen))?,
+        waiting: mean(&|sample| use_in_sample(sample)?.waiting),
+        throttled: mean(&|sample| use_in_sample(sample)?.throttled),
         contended_share: mean(&contended)?,
     })
 }
 
-/// What one sample tells; `None` where it lacks any part that is not optional, so that all means are of the same time.
-fn of_sample(sample: &Sample) -> Option<ProcessorUse> {
+/// The processor use in one sample; `None` if it lacks a required part, so that all means are over the same time.
+fn use_in_sample(sample: &Sample) -> Option<ProcessorUse> {
     let processors = f64::from(sample.usable_cores?);
     Some(ProcessorUse {
         time_ns: Nanos(0),
@@ -208,7 +211,7 @@ mod tests {
     use llmprof_units::Watts;
 
     use super::*;
-    use crate::telemetry::{HostTelemetry, SHARED, issues};
+    use crate::telemetry::{HostTelemetry, SHARED, contention_issues};
 
     /// As an H200 tells of a tenth of a second with work: utilization comes when it is over, and the mean of
     /// the last second hardly moves.
@@ -298,7 +301,7 @@ mod tests {
             (PassKind::Plain, 100, 300),
             (PassKind::Captured, 300, 400),
         ]);
-        let found = processors(&samples, &run).unwrap();
+        let used = processor_use(&samples, &run).unwrap();
         let expected = ProcessorUse {
             time_ns: ms(200),
             processors: 4.0,
@@ -309,13 +312,13 @@ mod tests {
             throttled: None,
             contended_share: 0.5,
         };
-        assert_eq!(found, expected);
-        assert_eq!(found.lost_to_others(), 0.5);
+        assert_eq!(used, expected);
+        assert_eq!(used.lost_to_others(), 0.5);
         // A machine that tells nothing of its processors has no figure.
         for row in &mut samples.rows {
             row.usable_cores_busy = None;
         }
-        assert_eq!(processors(&samples, &run), None);
+        assert_eq!(processor_use(&samples, &run), None);
     }
 
     /// Samples of the native engine on two processors, as they were recorded: alone, and beside a busy loop.
@@ -347,8 +350,8 @@ mod tests {
         let is_told = |rows: &[(f64, f64, f64)]| {
             let mut run = run(&[(PassKind::Plain, 20, 750)]);
             run.samples = Some(samples(2, rows));
-            let telemetry = HostTelemetry::of(&run);
-            issues(telemetry.as_ref())
+            let telemetry = HostTelemetry::from_record(&run);
+            contention_issues(telemetry.as_ref())
                 .iter()
                 .any(|issue| issue.code == SHARED)
         };

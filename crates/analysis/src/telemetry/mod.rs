@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::contention::{ProcessorUse, SHARED, STOLEN_FROM, THROTTLED};
-pub(crate) use self::contention::{is_contended, issues};
+pub(crate) use self::contention::{contention_issues, is_contended};
 pub use self::during::gpu_facts;
 pub(crate) use self::during::throttled_share;
 
@@ -35,8 +35,8 @@ pub struct HostTelemetry {
 }
 
 impl HostTelemetry {
-    /// What the samples of a record say; `None` where nothing was sampled.
-    pub(crate) fn of(record: &RunRecord) -> Option<Self> {
+    /// Averages the samples of a record over its phases; `None` without samples.
+    pub(crate) fn from_record(record: &RunRecord) -> Option<Self> {
         let samples = record.samples.as_ref()?;
         let phases = [
             RunPhase::Vision,
@@ -53,9 +53,9 @@ impl HostTelemetry {
             peak_worker_rss_bytes: samples.peak_worker_rss(),
             phases: phases
                 .into_iter()
-                .filter_map(|phase| during::phase(samples, record, phase))
+                .filter_map(|phase| during::phase_telemetry(samples, record, phase))
                 .collect(),
-            processors: during::processors(samples, record),
+            processors: during::processor_use(samples, record),
             counters: captured.find_map(|(_, pass)| pass.processor_counters),
         })
     }
@@ -64,9 +64,9 @@ impl HostTelemetry {
 /// The machine during one phase, over all passes without capture. What was not measured is absent.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct PhaseTelemetry {
-    /// The phase.
+    /// What the model does in the phase.
     pub phase: RunPhase,
-    /// Time in it.
+    /// Wall time of the phase over all passes without capture.
     pub time_ns: Nanos,
     /// Tokens that came in it: all of a request's first ones in prefill, the others in decode.
     pub tokens: u64,
@@ -83,10 +83,10 @@ pub struct PhaseTelemetry {
     pub gpus: Vec<GpuPhase>,
 }
 
-/// Energy of a phase.
+/// Energy that the machine took in a phase.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Energy {
-    /// How much.
+    /// Energy of everything in `covers`.
     pub joules: Joules,
     /// What it covers: `processors`, `GPU 0`.
     pub covers: Vec<String>,
@@ -97,21 +97,21 @@ pub struct Energy {
 /// One GPU during a phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct GpuPhase {
-    /// Its number.
+    /// Index of the GPU as the driver numbers it.
     pub index: u32,
     /// Share of the time in which a kernel ran, in percent; absent where intervals of the phase are too short.
     pub utilization_percent: Option<f64>,
-    /// Mean power.
+    /// Mean power of the GPU in watts.
     pub power_w: Option<f64>,
     /// Mean clock of its processors.
     pub sm_clock_mhz: Option<f64>,
-    /// Highest temperature, °C.
+    /// Highest temperature of the GPU in °C.
     pub temperature_c: Option<f64>,
-    /// Most memory in use.
+    /// Largest amount of its memory in use.
     pub memory_bytes: Option<Bytes>,
     /// Share of the time below its clock for heat or power, from 0 to 1.
     pub throttled_share: Option<f64>,
-    /// Why.
+    /// Reasons that the driver gave for the lower clock; empty where it was not lowered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub throttle_reasons: Vec<String>,
 }
@@ -123,7 +123,6 @@ impl PhaseTelemetry {
         (seconds > 0.0).then(|| Some(Watts(self.energy.as_ref()?.joules.0 / seconds)))?
     }
 
-    /// Energy of a token.
     pub fn joules_per_token(&self) -> Option<Joules> {
         (self.tokens > 0)
             .then(|| Some(Joules(self.energy.as_ref()?.joules.0 / self.tokens as f64)))?

@@ -8,15 +8,16 @@ use llmprof_record::kernel_name::{Category, classify};
 use llmprof_record::trace::{StrId, Trace};
 use rustc_hash::FxHashMap;
 
-use crate::timeline::intervals::add;
+use crate::row_order::sort_ascending;
+use crate::timeline::intervals::add_saturating;
 
 /// Kernels between two checks of one tuning. XLA runs a candidate twice, to warm up and to time it
 /// (`AutotunerCompileUtil::ProfileExecutable`), and compares the result with a kernel; a candidate with split-K is a GEMM and a
 /// reduction, and each of its buffers is filled by one: about eight. A step of a model has a kernel or more for each of its layers.
-const BETWEEN_CHECKS: usize = 16;
+const CHECK_GAP_MAX_KERNELS: usize = 16;
 
 /// Rows of kernels that were tried out, in order. Streams are looked at one by one: others may compute meanwhile.
-pub(crate) fn kernels(trace: &Trace) -> Vec<u32> {
+pub(crate) fn tuned_kernels(trace: &Trace) -> Vec<u32> {
     let kernels = &trace.kernels;
     let mut known: FxHashMap<StrId, bool> = FxHashMap::default();
     let mut is_check = |row: u32| {
@@ -35,30 +36,30 @@ pub(crate) fn kernels(trace: &Trace) -> Vec<u32> {
         let stream = (kernels.device[at], kernels.context[at], kernels.stream[at]);
         streams.entry(stream).or_default().push(row);
     }
-    let mut found = Vec::new();
+    let mut tuned = Vec::new();
     for rows in streams.values_mut() {
-        rows.sort_by_key(|&row| kernels.start[row as usize]);
+        sort_ascending(rows, |&row| kernels.start[row as usize]);
         let checks: Vec<usize> = (0..rows.len()).filter(|&at| is_check(rows[at])).collect();
-        let near = |a: &usize, b: &usize| b - a <= BETWEEN_CHECKS;
+        let near = |a: &usize, b: &usize| b - a <= CHECK_GAP_MAX_KERNELS;
         let mut until = 0;
         for group in checks.chunk_by(near) {
             let (first, last) = (group[0], group[group.len() - 1]);
             let widest = group.windows(2).map(|pair| pair[1] - pair[0]).max();
             let begin = first.saturating_sub(widest.unwrap_or(1) - 1).max(until);
             until = last + 1;
-            found.extend_from_slice(&rows[begin..until]);
+            tuned.extend_from_slice(&rows[begin..until]);
         }
     }
-    found.sort_unstable();
-    found
+    tuned.sort_unstable();
+    tuned
 }
 
 /// How many kernels were tried out, and for how long.
-pub(crate) fn issue(trace: &Trace) -> Option<Issue> {
-    let tried = kernels(trace);
+pub(crate) fn tuning_issue(trace: &Trace) -> Option<Issue> {
+    let tried = tuned_kernels(trace);
     let mut time = 0_i64;
     for &row in &tried {
-        add(&mut time, trace.kernels.duration[row as usize]);
+        add_saturating(&mut time, trace.kernels.duration[row as usize]);
     }
     (!tried.is_empty()).then(|| {
         Issue::info(IssueCode::AnalysisAutotuning)
@@ -98,17 +99,17 @@ mod tests {
         names.extend(["loop_add_fusion"; 40]);
         let trace = trace(&names);
         // From the first candidate to the last check.
-        assert!(kernels(&trace).into_iter().eq(40..48));
+        assert!(tuned_kernels(&trace).into_iter().eq(40..48));
         let expected = Issue::info(IssueCode::AnalysisAutotuning);
         let expected = expected.with("kernels", 8).with("time_ns", 80);
-        assert_eq!(issue(&trace), Some(expected));
+        assert_eq!(tuning_issue(&trace), Some(expected));
     }
 
     #[test]
     fn a_program_without_checks_tunes_nothing() {
         let trace = trace(&["gemm_a", "gemm_b"]);
-        assert!(kernels(&trace).is_empty());
-        assert_eq!(issue(&trace), None);
+        assert!(tuned_kernels(&trace).is_empty());
+        assert_eq!(tuning_issue(&trace), None);
     }
 
     #[test]
@@ -131,7 +132,7 @@ mod tests {
             }
         }
         let trace = builder.finish();
-        let tried = kernels(&trace);
+        let tried = tuned_kernels(&trace);
         assert_eq!(tried.len(), 2);
         assert!(
             tried

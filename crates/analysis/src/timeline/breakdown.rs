@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::timeline::device_events::{Class, DeviceEvent};
 use crate::timeline::idle::{Gap, HostActivity, HostOperatorIdle, IdleCauses, IdleSums};
-use crate::timeline::intervals::{Union, add};
+use crate::timeline::intervals::{Union, add_saturating};
 use crate::timeline::launches::EventCalls;
 
 /// Time of one class of device events, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct ClassTime {
-    /// The class.
+    /// Class that the events were counted as.
     pub class: Class,
     /// Events that began in the interval.
     pub events: u64,
@@ -39,15 +39,15 @@ pub struct DeviceTime {
     pub busy_ns: Nanos,
     /// S: the sum of all times.
     pub sum_ns: Nanos,
-    /// S − B.
+    /// S − B: time counted more than once because events ran at once.
     pub overlap_ns: Nanos,
-    /// W − B.
+    /// W − B: time without an event.
     pub idle_ns: Nanos,
     /// The idle time by cause.
     pub idle: IdleCauses,
     /// Events that began in the interval.
     pub events: u64,
-    /// Kernels among them.
+    /// The events among them that are kernels.
     pub kernels: u64,
     /// Time of events that had begun before the interval. Part of S.
     pub carried_in_ns: Nanos,
@@ -83,7 +83,6 @@ impl DeviceTime {
         &self.classes[class as usize]
     }
 
-    /// Sums up another interval.
     pub(crate) fn add(&mut self, other: &Self) {
         for (sum, more) in [
             (&mut self.span_ns, other.span_ns),
@@ -93,25 +92,25 @@ impl DeviceTime {
             (&mut self.idle_ns, other.idle_ns),
             (&mut self.carried_in_ns, other.carried_in_ns),
         ] {
-            add(&mut sum.0, more.0);
+            add_saturating(&mut sum.0, more.0);
         }
         self.idle.add(&other.idle);
         self.events += other.events;
         self.kernels += other.kernels;
         for (sum, more) in self.classes.iter_mut().zip(&other.classes) {
             sum.events += more.events;
-            add(&mut sum.sum_ns.0, more.sum_ns.0);
-            add(&mut sum.exposed_ns.0, more.exposed_ns.0);
+            add_saturating(&mut sum.sum_ns.0, more.sum_ns.0);
+            add_saturating(&mut sum.exposed_ns.0, more.exposed_ns.0);
         }
     }
 }
 
-/// What one stream did.
+/// Busy and idle time of one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct StreamTime {
-    /// The CUDA context.
+    /// Number of the CUDA context.
     pub context: u32,
-    /// The stream in it.
+    /// Number of the stream in its context.
     pub stream: u32,
     /// Events that began in the interval.
     pub events: u64,
@@ -130,18 +129,18 @@ pub struct Queueing {
     pub launch_delay_ns: Spread,
     /// Events that were launched and had not begun, counted at each launch: the mean.
     pub mean_depth: f64,
-    /// The most at once.
+    /// Largest number of events that were launched and had not begun.
     pub max_depth: u64,
 }
 
 /// What one device did in the intervals of one phase.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct DeviceBreakdown {
-    /// The device.
+    /// Number of the device in the trace.
     pub device: u32,
-    /// All intervals together.
+    /// Sums over all intervals of the phase.
     pub total: DeviceTime,
-    /// Its streams.
+    /// Streams of the device that ran events.
     pub streams: Vec<StreamTime>,
     /// What the host did while the device waited for it.
     pub host_operators: Vec<HostOperatorIdle>,
@@ -163,8 +162,46 @@ pub(crate) struct DeviceTimeline<'a> {
     pub(crate) events: &'a [DeviceEvent],
     /// The number of the first of them among the events of all devices.
     pub(crate) first: usize,
-    /// See [`queue_depths`].
+    /// Queue depth at the launch of each event, by [`queue_depths`].
     pub(crate) depths: Vec<u64>,
+}
+
+/// What the intervals of one group add up to.
+#[derive(Default)]
+struct BreakdownSums {
+    total: DeviceTime,
+    idle: IdleSums,
+    streams: BTreeMap<(u32, u32), StreamTime>,
+    instances: Vec<DeviceTime>,
+    calls: Vec<u32>,
+    delays: Vec<i64>,
+    depth_sum: u64,
+    depth_max: u64,
+}
+
+impl BreakdownSums {
+    fn into_breakdown(mut self, trace: &Trace, device: u32) -> DeviceBreakdown {
+        let launched = self.delays.len() as f64;
+        self.calls.sort_unstable();
+        self.calls.dedup();
+        for stream in self.streams.values_mut() {
+            let span = self.total.span_ns.0;
+            stream.idle_ns = Nanos(span.saturating_sub(stream.busy_ns.0));
+        }
+        DeviceBreakdown {
+            device,
+            total: self.total,
+            streams: self.streams.into_values().collect(),
+            host_operators: self.idle.operators(trace),
+            launches: self.calls.len() as u64,
+            queueing: Spread::from_values(&mut self.delays).map(|launch_delay_ns| Queueing {
+                launch_delay_ns,
+                mean_depth: self.depth_sum as f64 / launched,
+                max_depth: self.depth_max,
+            }),
+            instances: self.instances,
+        }
+    }
 }
 
 /// An event as far as it lies inside an interval.
@@ -183,17 +220,25 @@ impl DeviceTimeline<'_> {
     /// Breaks down intervals that come in order and do not overlap. Where the last one is `closed`, an event without
     /// length at its very end is in it.
     pub(crate) fn break_down(&self, windows: &[(i64, i64)], closed: bool) -> DeviceBreakdown {
-        let mut total = DeviceTime::default();
-        let mut idle = IdleSums::default();
-        let mut streams: BTreeMap<(u32, u32), StreamTime> = BTreeMap::new();
-        let mut instances = Vec::with_capacity(windows.len());
-        let mut calls = Vec::new();
-        let mut delays = Vec::new();
-        let (mut depth_sum, mut depth_max) = (0_u64, 0_u64);
+        let windows = windows.iter().map(|&window| (window, 0));
+        let mut groups = self.break_down_groups(windows, 1, closed);
+        groups.remove(0)
+    }
+
+    /// The same for intervals of several groups, each with the number of its group: the events are walked once.
+    pub(crate) fn break_down_groups(
+        &self,
+        windows: impl ExactSizeIterator<Item = ((i64, i64), usize)>,
+        count: usize,
+        closed: bool,
+    ) -> Vec<DeviceBreakdown> {
+        let mut groups: Vec<BreakdownSums> = (0..count).map(|_| BreakdownSums::default()).collect();
         let mut carry: Vec<usize> = Vec::new();
         let mut next = 0;
-        for (order, &(start, end)) in windows.iter().enumerate() {
-            let last = closed && order + 1 == windows.len();
+        let last_order = windows.len().saturating_sub(1);
+        for (order, ((start, end), group)) in windows.enumerate() {
+            let sums = &mut groups[group];
+            let last = closed && order == last_order;
             // What began between the intervals may reach into this one.
             while next < self.events.len() && self.events[next].start < start {
                 carry.push(next);
@@ -222,46 +267,24 @@ impl DeviceTimeline<'_> {
                     carry.push(next);
                 }
                 if let Some(call) = self.calls.call(self.first + next) {
-                    calls.push(call);
-                    delays.push(
-                        event
-                            .start
-                            .saturating_sub(self.trace.hosts.start[call as usize]),
-                    );
-                    depth_sum += self.depths[next];
-                    depth_max = depth_max.max(self.depths[next]);
+                    let launched = self.trace.hosts.start[call as usize];
+                    sums.calls.push(call);
+                    sums.delays.push(event.start.saturating_sub(launched));
+                    sums.depth_sum += self.depths[next];
+                    sums.depth_max = sums.depth_max.max(self.depths[next]);
                 }
                 next += 1;
             }
-            let mut sums = IdleSums::default();
-            let instance = self.interval(start, end, &clipped, carried, &mut sums);
-            self.by_stream(&clipped, carried, &mut streams);
-            idle.absorb(sums);
-            total.add(&instance);
-            instances.push(instance);
+            let instance = self.measure_interval(start, end, &clipped, carried, &mut sums.idle);
+            self.add_by_stream(&clipped, carried, &mut sums.streams);
+            sums.total.add(&instance);
+            sums.instances.push(instance);
         }
-        let launched = delays.len() as f64;
-        calls.sort_unstable();
-        calls.dedup();
-        for stream in streams.values_mut() {
-            stream.idle_ns = Nanos(total.span_ns.0.saturating_sub(stream.busy_ns.0));
-        }
-        DeviceBreakdown {
-            device: self.events.first().map_or(0, |event| event.device),
-            total,
-            streams: streams.into_values().collect(),
-            host_operators: idle.operators(self.trace),
-            launches: calls.len() as u64,
-            queueing: Spread::of(&mut delays).map(|launch_delay_ns| Queueing {
-                launch_delay_ns,
-                mean_depth: depth_sum as f64 / launched,
-                max_depth: depth_max,
-            }),
-            instances,
-        }
+        let finish = |sums: BreakdownSums| sums.into_breakdown(self.trace, self.device());
+        groups.into_iter().map(finish).collect()
     }
 
-    fn interval(
+    fn measure_interval(
         &self,
         start: i64,
         end: i64,
@@ -273,6 +296,7 @@ impl DeviceTimeline<'_> {
             span_ns: Nanos(end.saturating_sub(start)),
             ..DeviceTime::default()
         };
+        let mut own = IdleSums::default();
         let mut union = Union::default();
         let mut gap_start = start;
         let mut before = None;
@@ -280,10 +304,10 @@ impl DeviceTimeline<'_> {
             let source = &self.events[event.index];
             let length = event.end.saturating_sub(event.start);
             let class = &mut time.classes[source.class as usize];
-            add(&mut class.sum_ns.0, length);
-            add(&mut time.sum_ns.0, length);
+            add_saturating(&mut class.sum_ns.0, length);
+            add_saturating(&mut time.sum_ns.0, length);
             if order < carried {
-                add(&mut time.carried_in_ns.0, length);
+                add_saturating(&mut time.carried_in_ns.0, length);
             } else {
                 class.events += 1;
                 time.events += 1;
@@ -299,7 +323,7 @@ impl DeviceTimeline<'_> {
                     next: Some((self.first + event.index, event.start)),
                     before,
                 };
-                self.split_gap(&gap, idle);
+                self.split_gap(&gap, &mut own);
             }
             gap_start = gap_start.max(event.end);
             before = Some(self.first + event.index);
@@ -313,12 +337,13 @@ impl DeviceTimeline<'_> {
                 next: (self.events.get(next)).map(|event| (self.first + next, event.start)),
                 before,
             };
-            self.split_gap(&gap, idle);
+            self.split_gap(&gap, &mut own);
         }
         time.busy_ns = Nanos(union.length());
         time.overlap_ns = Nanos(time.sum_ns.0.saturating_sub(time.busy_ns.0));
         time.idle_ns = Nanos(time.span_ns.0.saturating_sub(time.busy_ns.0));
-        time.idle = idle.causes;
+        time.idle = own.causes;
+        idle.absorb(own);
         self.expose(clipped, &mut time);
         time
     }
@@ -359,7 +384,7 @@ impl DeviceTimeline<'_> {
         let mut last = 0;
         for (at, change, class) in points {
             if let Some(first) = active.iter().position(|&count| count > 0) {
-                add(
+                add_saturating(
                     &mut time.classes[first].exposed_ns.0,
                     at.saturating_sub(last),
                 );
@@ -369,7 +394,7 @@ impl DeviceTimeline<'_> {
         }
     }
 
-    fn by_stream(
+    fn add_by_stream(
         &self,
         clipped: &[Clipped],
         carried: usize,
@@ -387,12 +412,12 @@ impl DeviceTimeline<'_> {
                 idle_ns: Nanos(0),
             });
             stream.events += u64::from(order >= carried);
-            add(&mut stream.sum_ns.0, event.end.saturating_sub(event.start));
+            add_saturating(&mut stream.sum_ns.0, event.end.saturating_sub(event.start));
             unions.entry(key).or_default().add(event.start, event.end);
         }
         for (key, union) in unions {
             if let Some(stream) = streams.get_mut(&key) {
-                add(&mut stream.busy_ns.0, union.length());
+                add_saturating(&mut stream.busy_ns.0, union.length());
             }
         }
     }

@@ -18,7 +18,7 @@ fn is_loading(name: &str) -> bool {
 }
 
 impl DataLoading {
-    pub(crate) fn of(trace: &Trace) -> Self {
+    pub(crate) fn from_trace(trace: &Trace) -> Self {
         let (hosts, ranges) = (&trace.hosts, &trace.ranges);
         let mut known: FxHashMap<StrId, bool> = FxHashMap::default();
         let mut is_loading = |name: StrId| {
@@ -26,21 +26,21 @@ impl DataLoading {
                 .entry(name)
                 .or_insert_with(|| is_loading(trace.text(name)))
         };
-        let mut found = Self::default();
+        let mut loading = Self::default();
         for row in (0..ranges.len()).filter(|&row| is_annotation(ranges.kind[row])) {
             if is_loading(ranges.name[row]) {
-                found.push(ranges.start[row], ranges.duration[row], ranges.name[row]);
+                loading.push(ranges.start[row], ranges.duration[row], ranges.name[row]);
             }
         }
         // Older versions of Kineto write ranges as operators.
         for row in 0..hosts.len() {
             if is_loading(hosts.name[row]) {
-                found.push(hosts.start[row], hosts.duration[row], hosts.name[row]);
+                loading.push(hosts.start[row], hosts.duration[row], hosts.name[row]);
             }
         }
-        found.times.sort_unstable();
-        let mut merged: Vec<(i64, i64)> = Vec::with_capacity(found.times.len());
-        for (start, end) in found.times {
+        loading.times.sort_unstable();
+        let mut merged: Vec<(i64, i64)> = Vec::with_capacity(loading.times.len());
+        for (start, end) in loading.times {
             match merged.last_mut() {
                 Some(last) if start <= last.1 => last.1 = last.1.max(end),
                 _ => merged.push((start, end)),
@@ -48,7 +48,7 @@ impl DataLoading {
         }
         Self {
             times: merged,
-            name: found.name,
+            name: loading.name,
         }
     }
 

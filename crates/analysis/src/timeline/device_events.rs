@@ -16,13 +16,13 @@ pub(crate) const WHOLE_GRAPH: &str = "[CUDA graph]";
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// A kernel that computes.
+    /// A kernel that neither copies nor communicates.
     Compute,
     /// A kernel that exchanges data between devices.
     Communication,
     /// A copy; of XLA also an op that waits for one.
     Copy,
-    /// A memory fill.
+    /// A fill of memory with one value.
     Memset,
 }
 
@@ -34,33 +34,26 @@ impl Class {
 
 /// Which table of the trace an event is a row of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Table {
-    /// [`Trace::kernels`].
+pub(crate) enum EventTable {
     Kernels,
-    /// [`Trace::copies`].
     Copies,
-    /// [`Trace::memsets`].
     Memsets,
 }
 
 /// One kernel, copy or memset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceEvent {
-    /// When it began, ns.
+    /// ns on the clock of the trace.
     pub(crate) start: i64,
     /// When it ended, ns; not before `start`.
     pub(crate) end: i64,
-    /// The device.
     pub(crate) device: u32,
     /// The context and the stream in it.
     pub(crate) stream: (u32, u32),
-    /// What it counts as.
     pub(crate) class: Class,
-    /// Where it comes from.
-    pub(crate) table: Table,
-    /// Its row there.
+    pub(crate) table: EventTable,
+    /// Index of the event in `table`.
     pub(crate) row: u32,
-    /// Its name.
     pub(crate) name: StrId,
     /// The id that the launching call carries too; 0 where unknown.
     pub(crate) correlation: u32,
@@ -86,10 +79,10 @@ pub(crate) struct DeviceEvents {
 
 impl DeviceEvents {
     /// Names that are looked at; a trace with more than that has generated ones, which say nothing.
-    pub(crate) const MOST_NAMES: usize = 50_000;
+    pub(crate) const KERNEL_NAMES_MAX: usize = 50_000;
 
     /// The device events of `trace`.
-    pub(crate) fn of(trace: &Trace) -> Self {
+    pub(crate) fn from_trace(trace: &Trace) -> Self {
         let (classes, unclassified) = kernel_classes(trace);
         let mut events =
             Vec::with_capacity(trace.kernels.len() + trace.copies.len() + trace.memsets.len());
@@ -114,14 +107,19 @@ impl DeviceEvents {
                 }
             };
         }
-        collect!(kernels, Table::Kernels, |name| match classes.get(&name) {
-            Some(class) if class.category == Category::Communication => Class::Communication,
-            Some(class) if class.category == Category::Copy && is_async_copy(trace.text(name)) =>
-                Class::Copy,
-            _ => Class::Compute,
-        });
-        collect!(copies, Table::Copies, |_| Class::Copy);
-        collect!(memsets, Table::Memsets, |_| Class::Memset);
+        collect!(
+            kernels,
+            EventTable::Kernels,
+            |name| match classes.get(&name) {
+                Some(class) if class.category == Category::Communication => Class::Communication,
+                Some(class)
+                    if class.category == Category::Copy && is_async_copy(trace.text(name)) =>
+                    Class::Copy,
+                _ => Class::Compute,
+            }
+        );
+        collect!(copies, EventTable::Copies, |_| Class::Copy);
+        collect!(memsets, EventTable::Memsets, |_| Class::Memset);
         // Each table is in this order already, so a stable merge sort has little to do.
         events.sort_by_key(|event| (event.device, event.start, event.end, event.table, event.row));
         Self {
@@ -149,7 +147,7 @@ impl DeviceEvents {
         })
     }
 
-    /// Distinct kernel names beyond [`MOST_NAMES`](Self::MOST_NAMES), which were not looked at.
+    /// Distinct kernel names beyond [`KERNEL_NAMES_MAX`](Self::MOST_NAMES), which were not looked at.
     pub(crate) fn unclassified(&self) -> u64 {
         self.unclassified
     }
@@ -171,8 +169,8 @@ fn kernel_classes(trace: &Trace) -> (FxHashMap<StrId, KernelClass>, u64) {
     let mut names: Vec<StrId> = trace.kernels.name.to_vec();
     names.sort_unstable();
     names.dedup();
-    let beyond = names.len().saturating_sub(DeviceEvents::MOST_NAMES) as u64;
-    names.truncate(DeviceEvents::MOST_NAMES);
+    let beyond = names.len().saturating_sub(DeviceEvents::KERNEL_NAMES_MAX) as u64;
+    names.truncate(DeviceEvents::KERNEL_NAMES_MAX);
     let classes = names
         .par_iter()
         .map(|&name| (name, classify(trace.text(name))))

@@ -3,7 +3,7 @@
 use llmprof_record::trace::Trace;
 
 /// First and last moment of some events, given by columns of starts and durations.
-fn extent(columns: &[(&[i64], &[i64])]) -> Option<(i64, i64)> {
+fn extent_of(columns: &[(&[i64], &[i64])]) -> Option<(i64, i64)> {
     let mut extent: Option<(i64, i64)> = None;
     for (starts, durations) in columns {
         for (row, &start) in starts.iter().enumerate() {
@@ -18,12 +18,12 @@ fn extent(columns: &[(&[i64], &[i64])]) -> Option<(i64, i64)> {
 
 /// First start and last end of host slices.
 pub(crate) fn host_span(trace: &Trace) -> Option<(i64, i64)> {
-    extent(&[(&trace.hosts.start, &trace.hosts.duration)])
+    extent_of(&[(&trace.hosts.start, &trace.hosts.duration)])
 }
 
 /// First and last moment of any event.
-pub(crate) fn span(trace: &Trace) -> Option<(i64, i64)> {
-    extent(&[
+pub(crate) fn trace_span(trace: &Trace) -> Option<(i64, i64)> {
+    extent_of(&[
         (&trace.hosts.start, &trace.hosts.duration),
         (&trace.kernels.start, &trace.kernels.duration),
         (&trace.copies.start, &trace.copies.duration),

@@ -6,9 +6,10 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::row_order::sort_descending_named;
 use crate::thresholds::{LAUNCH_MAX_NS, LONG_GAP_MIN_NS};
 use crate::timeline::data_loading::DataLoading;
-use crate::timeline::intervals::{Union, add};
+use crate::timeline::intervals::{Union, add_saturating};
 use crate::timeline::launches::{ApiKind, ApiKinds, EventCalls, is_api};
 use crate::timeline::nesting::Nesting;
 
@@ -39,7 +40,6 @@ pub struct IdleCauses {
 }
 
 impl IdleCauses {
-    /// All causes together.
     pub fn total_ns(&self) -> Nanos {
         let causes = [
             self.host_sync_ns,
@@ -59,26 +59,25 @@ impl IdleCauses {
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        add(&mut self.host_sync_ns.0, other.host_sync_ns.0);
-        add(&mut self.host_busy_ns.0, other.host_busy_ns.0);
-        add(&mut self.launch_latency_ns.0, other.launch_latency_ns.0);
-        add(&mut self.launch_call_ns.0, other.launch_call_ns.0);
-        add(&mut self.queued_gap_ns.0, other.queued_gap_ns.0);
-        add(&mut self.not_started_ns.0, other.not_started_ns.0);
-        add(&mut self.data_loading_ns.0, other.data_loading_ns.0);
-        add(&mut self.unknown_ns.0, other.unknown_ns.0);
+        add_saturating(&mut self.host_sync_ns.0, other.host_sync_ns.0);
+        add_saturating(&mut self.host_busy_ns.0, other.host_busy_ns.0);
+        add_saturating(&mut self.launch_latency_ns.0, other.launch_latency_ns.0);
+        add_saturating(&mut self.launch_call_ns.0, other.launch_call_ns.0);
+        add_saturating(&mut self.queued_gap_ns.0, other.queued_gap_ns.0);
+        add_saturating(&mut self.not_started_ns.0, other.not_started_ns.0);
+        add_saturating(&mut self.data_loading_ns.0, other.data_loading_ns.0);
+        add_saturating(&mut self.unknown_ns.0, other.unknown_ns.0);
     }
 }
 
-/// Time that a device waited for the host, by the longest operator that the host ran meanwhile, or by the call of the runtime that
-/// took half of that time.
+/// Time that a device waited for the host while the host was in an operator (the outermost counts) or in a call of the runtime.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct HostOperatorIdle {
     /// The operator or function of the runtime; absent where the host ran none (or none was recorded).
     pub operator: Option<String>,
-    /// Gaps in which it was the longest.
+    /// Gaps of the device in which the host was in it.
     pub gaps: u64,
-    /// The time that the device waited for the host in those gaps.
+    /// The time that the device waited while the host was in it.
     pub idle_ns: Nanos,
 }
 
@@ -98,7 +97,7 @@ pub(crate) struct HostActivity<'a> {
     trace: &'a Trace,
     nesting: &'a Nesting,
     calls: &'a EventCalls,
-    /// Rows of each thread.
+    /// Ranges of rows by thread.
     threads: Vec<std::ops::Range<usize>>,
     /// Disjoint times in which each thread waited for a device.
     waits: Vec<Vec<(i64, i64)>>,
@@ -119,7 +118,7 @@ pub(crate) struct IdleSums {
 impl IdleSums {
     pub(crate) fn add_unknown(&mut self, gap: &Gap) {
         let length = gap.end.saturating_sub(gap.start);
-        add(&mut self.causes.unknown_ns.0, length);
+        add_saturating(&mut self.causes.unknown_ns.0, length);
     }
 
     pub(crate) fn absorb(&mut self, other: Self) {
@@ -127,7 +126,7 @@ impl IdleSums {
         for (name, (gaps, time)) in other.operators {
             let sum = self.operators.entry(name).or_default();
             sum.0 += gaps;
-            add(&mut sum.1, time);
+            add_saturating(&mut sum.1, time);
         }
     }
 
@@ -142,17 +141,15 @@ impl IdleSums {
                 idle_ns: Nanos(idle_ns),
             })
             .collect();
-        rows.sort_by(|a, b| {
-            b.idle_ns
-                .cmp(&a.idle_ns)
-                .then_with(|| a.operator.cmp(&b.operator))
+        sort_descending_named(&mut rows, |row| {
+            (row.idle_ns.0, row.operator.as_deref().unwrap_or_default())
         });
         rows
     }
 }
 
 impl<'a> HostActivity<'a> {
-    pub(crate) fn of(
+    pub(crate) fn from_trace(
         trace: &'a Trace,
         nesting: &'a Nesting,
         calls: &'a EventCalls,
@@ -178,7 +175,7 @@ impl<'a> HostActivity<'a> {
                 let (start, name) = (hosts.start[row], hosts.name[row]);
                 let end = start.saturating_add(hosts.duration[row]);
                 match kinds.get(trace, name) {
-                    ApiKind::Sync => cover(&mut waits[thread], start, end),
+                    ApiKind::Sync => cover_interval(&mut waits[thread], start, end),
                     ApiKind::Memory | ApiKind::Other => {
                         let calls: &mut Vec<(i64, i64, StrId)> = &mut other_calls[thread];
                         if calls.last().is_none_or(|&(_, last, _)| last <= start) {
@@ -197,7 +194,7 @@ impl<'a> HostActivity<'a> {
             threads,
             waits,
             other_calls,
-            loading: DataLoading::of(trace),
+            loading: DataLoading::from_trace(trace),
             has_one_clock,
         }
     }
@@ -218,14 +215,14 @@ impl<'a> HostActivity<'a> {
             let before = gap.before.and_then(|event| self.calls.call(event));
             let waited = match (before, gap.next) {
                 (Some(call), None) => {
-                    self.waited(hosts.thread[call as usize].0, gap.start, gap.end)
+                    self.wait_time(hosts.thread[call as usize].0, gap.start, gap.end)
                 }
                 _ => 0,
             };
-            add(&mut causes.host_sync_ns.0, waited);
+            add_saturating(&mut causes.host_sync_ns.0, waited);
             let rest = gap.end.saturating_sub(gap.start).saturating_sub(waited);
             let loaded = self.loading.between(gap.start, gap.end).min(rest);
-            add(&mut causes.unknown_ns.0, rest.saturating_sub(loaded));
+            add_saturating(&mut causes.unknown_ns.0, rest.saturating_sub(loaded));
             self.add_loading(loaded, sums);
             return;
         };
@@ -241,28 +238,25 @@ impl<'a> HostActivity<'a> {
         } else {
             &mut causes.launch_latency_ns
         };
-        add(&mut cause.0, queued);
+        add_saturating(&mut cause.0, queued);
         let in_call = returned.saturating_sub(launched);
         let cause = if in_call > LAUNCH_MAX_NS {
             &mut causes.launch_call_ns
         } else {
             &mut causes.launch_latency_ns
         };
-        add(&mut cause.0, in_call);
+        add_saturating(&mut cause.0, in_call);
         if launched > gap.start {
-            let waited = self.waited(thread, gap.start, launched);
+            let waited = self.wait_time(thread, gap.start, launched);
             let busy = launched.saturating_sub(gap.start).saturating_sub(waited);
-            let runtime_call = self
-                .longest_call(thread, gap.start, launched)
-                .filter(|(time, _)| time.saturating_mul(2) > busy);
-            add(&mut causes.host_sync_ns.0, waited);
+            add_saturating(&mut causes.host_sync_ns.0, waited);
             let loaded = self.loading.between(gap.start, launched).min(busy);
             let busy = busy.saturating_sub(loaded);
             self.add_loading(loaded, sums);
             let causes = &mut sums.causes;
             // A host that shows nothing for so long need not be busy: servers wait for requests.
             let shown = if busy > LONG_GAP_MIN_NS {
-                let recorded = self.recorded(thread, gap.start, launched);
+                let recorded = self.recorded_time(thread, gap.start, launched);
                 let told = recorded.saturating_sub(waited).saturating_sub(loaded);
                 busy.min(told.max(0))
             } else {
@@ -273,37 +267,73 @@ impl<'a> HostActivity<'a> {
             } else {
                 (busy, 0)
             };
-            add(&mut causes.host_busy_ns.0, busy);
-            add(&mut causes.unknown_ns.0, unknown);
+            add_saturating(&mut causes.host_busy_ns.0, busy);
+            add_saturating(&mut causes.unknown_ns.0, unknown);
             if busy > 0 {
-                let all = busy.saturating_add(unknown);
-                let is_told = |(time, _): &(i64, StrId)| all <= LONG_GAP_MIN_NS || *time >= all / 2;
-                let longest = runtime_call.or_else(|| {
-                    let longest = self.longest_operator(thread, gap.start, launched);
-                    longest.filter(is_told)
-                });
-                let longest = longest.map(|(_, name)| name);
-                let sum = sums.operators.entry(longest).or_default();
-                // The DataLoader may be an operator too: its gap was counted above.
-                let is_counted = loaded > 0 && longest == self.loading.name();
-                sum.0 += u64::from(!is_counted);
-                add(&mut sum.1, busy);
+                self.add_operators(thread, (gap.start, launched), busy, loaded, sums);
             }
+        }
+    }
+
+    /// Divides the time in which the host was busy among the calls and the outermost operators that the thread was in; what is left has no name. A call
+    /// counts before the operator around it, waits for the device count for neither.
+    fn add_operators(
+        &self,
+        thread: u32,
+        (from, to): (i64, i64),
+        busy: i64,
+        loaded: i64,
+        sums: &mut IdleSums,
+    ) {
+        let mut times: Vec<(StrId, i64)> = Vec::new();
+        let mut left = busy;
+        let mut give = |name: StrId, time: i64| {
+            let time = time.clamp(0, left);
+            left -= time;
+            match times.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, sum)) => *sum += time,
+                None => times.push((name, time)),
+            }
+        };
+        for (start, end, name) in self.calls_between(thread, from, to) {
+            give(name, end - start);
+        }
+        for (start, end, name) in self.operators_between(thread, from, to) {
+            // The DataLoader's own operator was counted as loading.
+            if loaded > 0 && self.loading.name() == Some(name) {
+                continue;
+            }
+            let calls = self.calls_between(thread, start, end);
+            let in_calls: i64 = calls.map(|(start, end, _)| end - start).sum();
+            give(
+                name,
+                end - start - in_calls - self.wait_time(thread, start, end),
+            );
+        }
+        for (name, time) in times.into_iter().filter(|&(_, time)| time > 0) {
+            let sum = sums.operators.entry(Some(name)).or_default();
+            sum.0 += 1;
+            add_saturating(&mut sum.1, time);
+        }
+        if left > 0 {
+            let sum = sums.operators.entry(None).or_default();
+            sum.0 += 1;
+            add_saturating(&mut sum.1, left);
         }
     }
 
     fn add_loading(&self, loaded: i64, sums: &mut IdleSums) {
         if loaded > 0 {
-            add(&mut sums.causes.data_loading_ns.0, loaded);
+            add_saturating(&mut sums.causes.data_loading_ns.0, loaded);
             let sum = sums.operators.entry(self.loading.name()).or_default();
             // A loader that touches the end of a gap of launching is not what the gap is for.
             sum.0 += u64::from(loaded > LAUNCH_MAX_NS);
-            add(&mut sum.1, loaded);
+            add_saturating(&mut sum.1, loaded);
         }
     }
 
     /// How long a thread waited for a device between two moments.
-    fn waited(&self, thread: u32, from: i64, to: i64) -> i64 {
+    fn wait_time(&self, thread: u32, from: i64, to: i64) -> i64 {
         let Some(waits) = self.waits.get(thread as usize) else {
             return 0;
         };
@@ -316,7 +346,7 @@ impl<'a> HostActivity<'a> {
     }
 
     /// How much of the time between two moments a thread has anything recorded in.
-    fn recorded(&self, thread: u32, from: i64, to: i64) -> i64 {
+    fn recorded_time(&self, thread: u32, from: i64, to: i64) -> i64 {
         let hosts = &self.trace.hosts;
         let Some(range) = self.threads.get(thread as usize).cloned() else {
             return 0;
@@ -344,39 +374,33 @@ impl<'a> HostActivity<'a> {
         covered.length()
     }
 
-    /// The function of the runtime that a thread was in for the longest part of the time between two moments, neither to launch nor to
-    /// wait, and that part.
-    fn longest_call(&self, thread: u32, from: i64, to: i64) -> Option<(i64, StrId)> {
-        let calls = self.other_calls.get(thread as usize)?;
+    /// The calls of a thread that neither launch nor wait, clipped to a time.
+    fn calls_between(
+        &self,
+        thread: u32,
+        from: i64,
+        to: i64,
+    ) -> impl Iterator<Item = (i64, i64, StrId)> + '_ {
+        let calls = self.other_calls.get(thread as usize);
+        let calls = calls.map_or(&[][..], Vec::as_slice);
         let first = calls.partition_point(|&(_, end, _)| end <= from);
-        let mut times: Vec<(i64, StrId)> = Vec::new();
-        for &(start, end, name) in calls[first..].iter().take_while(|call| call.0 < to) {
-            let inside = end.min(to).saturating_sub(start.max(from));
-            match times.iter_mut().find(|(_, known)| *known == name) {
-                Some((time, _)) => add(time, inside),
-                None => times.push((inside, name)),
-            }
-        }
-        times.into_iter().max_by_key(|&(time, _)| time)
+        let inside = calls[first..].iter().take_while(move |call| call.0 < to);
+        inside.map(move |&(start, end, name)| (start.max(from), end.min(to), name))
     }
 
-    /// The operator that a thread was in for the longest part of the time between two moments, and that part.
-    fn longest_operator(&self, thread: u32, from: i64, to: i64) -> Option<(i64, StrId)> {
+    /// The outermost operators of a thread, clipped to a time.
+    fn operators_between(&self, thread: u32, from: i64, to: i64) -> Vec<(i64, i64, StrId)> {
         let hosts = &self.trace.hosts;
-        let range = self.threads.get(thread as usize)?.clone();
+        let Some(range) = self.threads.get(thread as usize).cloned() else {
+            return Vec::new();
+        };
         let end = |row: usize| hosts.start[row].saturating_add(hosts.duration[row]);
         let after = |time: i64, range: std::ops::Range<usize>| {
             range.start + hosts.start[range].partition_point(|&start| start <= time)
         };
-        let mut longest: Option<(i64, StrId)> = None;
-        let mut offer = |row: usize| {
-            let inside = end(row).min(to).saturating_sub(hosts.start[row].max(from));
-            if inside > 0 && longest.is_none_or(|(most, _)| inside > most) {
-                longest = Some((inside, hosts.name[row]));
-            }
-        };
+        let mut operators = Vec::new();
         let mut row = after(from, range.clone());
-        // What was running when the gap began: the outermost operator is in it for longest.
+        // Only the outermost operator that was running when the time began can reach into it beyond its inner ones.
         if let Some(running) = row.checked_sub(1).filter(|&row| row >= range.start) {
             let outermost = self
                 .nesting
@@ -385,27 +409,25 @@ impl<'a> HostActivity<'a> {
                 .filter(|&row| hosts.kind[row] == HostKind::OPERATOR && end(row) > from)
                 .last();
             if let Some(running) = outermost {
-                offer(running);
+                operators.push((from, end(running).min(to), hosts.name[running]));
+                row = after(end(running).saturating_sub(1).max(from), row..range.end);
             }
         }
         while row < range.end && hosts.start[row] < to {
-            if hosts.kind[row] == HostKind::OPERATOR {
-                offer(row);
-                // What is inside is shorter.
-                row = after(
-                    end(row).saturating_sub(1).max(hosts.start[row]),
-                    row..range.end,
-                );
+            let (start, stop) = (hosts.start[row], end(row));
+            if hosts.kind[row] == HostKind::OPERATOR && stop > start {
+                operators.push((start, stop.min(to), hosts.name[row]));
+                row = after(stop - 1, row..range.end);
             } else {
                 row += 1;
             }
         }
-        longest
+        operators
     }
 }
 
 /// Adds an interval that does not start before the others to a list of disjoint ones.
-fn cover(list: &mut Vec<(i64, i64)>, start: i64, end: i64) {
+fn cover_interval(list: &mut Vec<(i64, i64)>, start: i64, end: i64) {
     match list.last_mut() {
         Some(last) if start <= last.1 => last.1 = last.1.max(end),
         _ => list.push((start, end)),

@@ -1,7 +1,7 @@
 //! Lengths of unions of intervals, and sums that cannot overflow.
 
-/// Adds to a sum of times; broken times saturate and do no other harm.
-pub(crate) fn add(sum: &mut i64, more: i64) {
+/// Adds to a sum of times. Saturates: a broken trace may hold any time.
+pub(crate) fn add_saturating(sum: &mut i64, more: i64) {
     *sum = sum.saturating_add(more);
 }
 

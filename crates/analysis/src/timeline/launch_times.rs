@@ -8,21 +8,21 @@ use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
 use crate::timeline::launches::EventCalls;
 
 /// For every device event the time of the host at which it was launched.
-pub(crate) struct LaunchTimes {
+pub(crate) struct EventLaunchTimes {
     times: Vec<i64>,
     /// Whether they are known of most events. Where they are, an event without one was launched before the recording began; where
     /// they are not, the trace has none.
     pub(crate) are_known: bool,
     /// Whether the clocks of host and device disagree: more than one of a hundred events began before the call that launched
-    /// it, by more than a launch takes. What the host did while the device waited is not known then.
+    /// it, by more than a launch takes. Idle time then has no causes.
     pub(crate) clocks_disagree: bool,
 }
 
-impl LaunchTimes {
+impl EventLaunchTimes {
     const NONE: i64 = i64::MIN;
 
     /// By the calls that launched the events; in a trace without such calls, by the operators whose ids the events carry.
-    pub(crate) fn of(trace: &Trace, events: &DeviceEvents, calls: &EventCalls) -> Self {
+    pub(crate) fn from_events(trace: &Trace, events: &DeviceEvents, calls: &EventCalls) -> Self {
         let all = events.all();
         let called = |index| calls.call(index).map(|row| trace.hosts.start[row as usize]);
         let times = (0..all.len()).map(|index| called(index).unwrap_or(Self::NONE));

@@ -12,7 +12,7 @@ pub(crate) struct Launches {
 
 impl Launches {
     /// Reads the calls of a trace.
-    pub(crate) fn of(trace: &Trace) -> Self {
+    pub(crate) fn from_trace(trace: &Trace) -> Self {
         let hosts = &trace.hosts;
         let (kind, correlation) = (&hosts.kind[..], &hosts.correlation[..]);
         let mut calls = FxHashMap::default();
@@ -40,7 +40,7 @@ pub(crate) struct EventCalls(Vec<u32>);
 impl EventCalls {
     const NONE: u32 = u32::MAX;
 
-    pub(crate) fn of(events: &DeviceEvents, launches: &Launches) -> Self {
+    pub(crate) fn from_launches(events: &DeviceEvents, launches: &Launches) -> Self {
         let call = |event| launches.call(event).unwrap_or(Self::NONE);
         Self(events.all().iter().map(call).collect())
     }
@@ -57,7 +57,7 @@ pub(crate) fn is_api(kind: HostKind) -> bool {
 }
 
 /// Parts of names of functions that take or give back memory; the last ones are of CUDA's virtual memory, as in expandable segments.
-const MEMORY: [&str; 10] = [
+const MEMORY_CALL_PARTS: [&str; 10] = [
     "Malloc",
     "Free",
     "MemAlloc",
@@ -73,7 +73,7 @@ const MEMORY: [&str; 10] = [
 /// Whether a name is that of an API function that takes or gives back memory, and not of an operator.
 pub(crate) fn is_memory_call(name: &str) -> bool {
     let is_api = name.starts_with("cu") || name.starts_with("hip");
-    is_api && !name.contains(':') && ApiKind::of(name) == ApiKind::Memory
+    is_api && !name.contains(':') && ApiKind::from_function(name) == ApiKind::Memory
 }
 
 /// What a call of the CUDA API is for.
@@ -92,21 +92,21 @@ pub(crate) fn is_memory_call(name: &str) -> bool {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum ApiKind {
-    /// Starts kernels or graphs.
+    /// A call that starts kernels or graphs.
     Launch,
-    /// Waits for the device.
+    /// A call that waits for the device.
     Sync,
     /// Starts a copy or a memory fill.
     Transfer,
     /// Takes or gives back memory.
     Memory,
-    /// Anything else.
+    /// A call of any other kind.
     Other,
 }
 
 impl ApiKind {
     /// Reads it from the name of the function.
-    pub(crate) fn of(name: &str) -> Self {
+    pub(crate) fn from_function(name: &str) -> Self {
         let has = |part: &str| name.contains(part);
         // A copy that is not asynchronous waits for the device too: `cudaMemcpy`, `hipMemcpyWithStream`.
         let waits = has("Memcpy") && !has("Async") && !has("Graph");
@@ -116,7 +116,7 @@ impl ApiKind {
             Self::Launch
         } else if has("Memcpy") || has("Memset") {
             Self::Transfer
-        } else if MEMORY.into_iter().any(has) {
+        } else if MEMORY_CALL_PARTS.into_iter().any(has) {
             Self::Memory
         } else {
             Self::Other
@@ -133,7 +133,7 @@ impl ApiKinds {
         *self
             .0
             .entry(name)
-            .or_insert_with(|| ApiKind::of(trace.text(name)))
+            .or_insert_with(|| ApiKind::from_function(trace.text(name)))
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
             ("cuMemSetAccess", ApiKind::Memory),
             ("cudaEventRecord", ApiKind::Other),
         ] {
-            assert_eq!(ApiKind::of(name), kind, "{name}");
+            assert_eq!(ApiKind::from_function(name), kind, "{name}");
         }
         assert!(is_memory_call("hipFree") && is_memory_call("cuMemFree_v2"));
         assert!(!is_memory_call("custom::FreeBlocks") && !is_memory_call("cudaStreamCreate"));

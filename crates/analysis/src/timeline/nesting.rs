@@ -16,7 +16,7 @@ impl Nesting {
     ///
     /// Slices of one thread should nest. Where a profiler wrote two that overlap in part, the later one is not inside
     /// the earlier one, and the earlier one holds nothing that begins after it.
-    pub(crate) fn of(trace: &Trace) -> Self {
+    pub(crate) fn from_trace(trace: &Trace) -> Self {
         let hosts = &trace.hosts;
         let (start, duration) = (&hosts.start[..], &hosts.duration[..]);
         let (thread, kind) = (&hosts.thread[..], &hosts.kind[..]);
@@ -89,12 +89,12 @@ pub(crate) fn module_name(text: &str) -> Option<&str> {
 /// Paths of names as a tree: a path is its parent's number and one more name.
 #[derive(Default)]
 pub(crate) struct Paths {
-    nodes: Vec<Node>,
-    lookup: rustc_hash::FxHashMap<Node, u32>,
+    nodes: Vec<PathNode>,
+    lookup: rustc_hash::FxHashMap<PathNode, u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Node {
+struct PathNode {
     parent: u32,
     domain: StrId,
     name: StrId,
@@ -103,7 +103,7 @@ struct Node {
 impl Paths {
     /// The number of the path that goes from `parent` ([`NONE`] at the top) on to `name`.
     pub(crate) fn child(&mut self, parent: u32, domain: StrId, name: StrId) -> u32 {
-        let node = Node {
+        let node = PathNode {
             parent,
             domain,
             name,

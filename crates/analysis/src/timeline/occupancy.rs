@@ -12,9 +12,8 @@ use serde::{Deserialize, Serialize};
 /// What one block of a kernel needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockNeeds {
-    /// Threads.
     pub threads: u64,
-    /// Registers a thread.
+    /// Registers of one thread, not of the whole block.
     pub registers: u32,
     /// Shared memory, static and dynamic, bytes.
     pub shared_bytes: Bytes,
@@ -25,7 +24,7 @@ pub struct BlockNeeds {
 pub struct BlockLimits {
     /// By the number of blocks a multiprocessor may hold.
     pub blocks: u64,
-    /// By warps.
+    /// By the number of warps that a multiprocessor may hold.
     pub warps: u64,
     /// By registers; absent where the kernel uses none, as graphs of unknown kernels say.
     pub registers: Option<u64>,
@@ -34,8 +33,8 @@ pub struct BlockLimits {
 }
 
 impl BlockLimits {
-    /// Works them out; nothing where the device's figures or the block's size are not known.
-    pub fn of(needs: BlockNeeds, device: &DeviceProperties) -> Option<Self> {
+    /// `None` if the device's figures or the block's size are not known.
+    pub fn from_needs(needs: BlockNeeds, device: &DeviceProperties) -> Option<Self> {
         let (major, minor) = device.compute_capability?;
         let warp = u64::from(device.warp_size.unwrap_or(32)).max(1);
         let warps_per_block = needs.threads.div_ceil(warp);
@@ -95,9 +94,9 @@ pub struct Occupancy {
 }
 
 impl Occupancy {
-    /// Works it out for a launch of `blocks` blocks; nothing where the device is not known well enough.
-    pub fn of(blocks: u64, needs: BlockNeeds, device: &DeviceProperties) -> Option<Self> {
-        let blocks_per_sm = BlockLimits::of(needs, device)?.blocks_per_sm();
+    /// The occupancy of a launch of `blocks` blocks; `None` if the device's figures are not known.
+    pub fn from_launch(blocks: u64, needs: BlockNeeds, device: &DeviceProperties) -> Option<Self> {
+        let blocks_per_sm = BlockLimits::from_needs(needs, device)?.blocks_per_sm();
         if blocks_per_sm == 0 {
             return None;
         }

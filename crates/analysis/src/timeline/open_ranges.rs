@@ -1,4 +1,4 @@
-//! Ranges of the program that are open while nothing runs: a loader of its own, writing a checkpoint, an evaluation.
+//! Ranges of the program that are open while nothing runs: its own data loader, writing a checkpoint, an evaluation.
 
 use llmprof_record::trace::{HostKind, StrId, Trace};
 use llmprof_units::Nanos;
@@ -7,12 +7,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::engine_label::EngineLabel;
 use crate::labels::{PROFILER_STEP, is_annotation, own_name, phase_of_name};
 use crate::phases::Phases;
+use crate::row_order::sort_descending_named;
 use crate::timeline::launches::is_api;
 use crate::waterfall::idle_parts::NamedTime;
 
 /// A piece of time in which one range of a thread is the innermost that has a name to tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
+struct InnermostPiece {
     start: i64,
     end: i64,
     name: StrId,
@@ -22,13 +23,13 @@ struct Piece {
 
 /// The ranges of threads that run operators or launch work.
 #[derive(Debug, Default)]
-pub(crate) struct OpenRanges {
-    pieces: Vec<Piece>,
+pub(crate) struct ProgramRanges {
+    pieces: Vec<InnermostPiece>,
 }
 
-impl OpenRanges {
-    /// Those of a trace, without the ranges that are its phases.
-    pub(crate) fn of(trace: &Trace, phases: Option<&Phases>) -> Self {
+impl ProgramRanges {
+    /// The ranges of a trace without those that are its phases.
+    pub(crate) fn from_trace(trace: &Trace, phases: Option<&Phases>) -> Self {
         let names = phases.map_or(&[][..], |phases| &phases.names);
         let windows: FxHashSet<(i64, i64)> = phases.map_or_else(FxHashSet::default, |phases| {
             (0..phases.windows.len())
@@ -69,37 +70,30 @@ impl OpenRanges {
         Self { pieces }
     }
 
-    /// How long each range was open in some spans, which are in order and do not overlap; the longest first. Ranges of more than
-    /// `range_max_ns` do not count: one around all of a program says nothing of what is done there.
+    /// How long each range was open in some spans, which are in order and do not overlap, and in how many of them; the longest first.
+    /// Ranges of more than `range_max_ns` do not count: one around all of a program says nothing of what is done there.
     pub(crate) fn during(
         &self,
         trace: &Trace,
         spans: &[(i64, i64)],
         range_max_ns: i64,
     ) -> Vec<NamedTime> {
-        let mut found: FxHashMap<StrId, (i64, u64)> = FxHashMap::default();
+        let mut times: FxHashMap<StrId, (i64, FxHashSet<usize>)> = FxHashMap::default();
         for piece in &self.pieces {
             if piece.range.1.saturating_sub(piece.range.0) > range_max_ns {
                 continue;
             }
             let first = spans.partition_point(|span| span.1 <= piece.start);
-            let open = spans[first..]
-                .iter()
-                .take_while(|span| span.0 < piece.end)
-                .map(|span| {
-                    span.1
-                        .min(piece.end)
-                        .saturating_sub(span.0.max(piece.start))
-                })
-                .fold(0, i64::saturating_add);
-            if open > 0 {
-                let (time, count) = found.entry(piece.name).or_default();
-                *time = time.saturating_add(open);
-                *count += 1;
+            let later = spans.iter().enumerate().skip(first);
+            for (number, span) in later.take_while(|(_, span)| span.0 < piece.end) {
+                let (from, to) = (span.0.max(piece.start), span.1.min(piece.end));
+                let (time, numbers) = times.entry(piece.name).or_default();
+                *time = time.saturating_add(to.saturating_sub(from));
+                numbers.insert(number);
             }
         }
         let mut named: FxHashMap<String, NamedTime> = FxHashMap::default();
-        for (name, (time, count)) in found {
+        for (name, (time, numbers)) in times {
             let text = trace.text(name);
             let name = own_name(text).unwrap_or_else(|| text.to_owned());
             let row = named.entry(name.clone()).or_insert(NamedTime {
@@ -108,10 +102,10 @@ impl OpenRanges {
                 count: 0,
             });
             row.time_ns.0 = row.time_ns.0.saturating_add(time);
-            row.count += count;
+            row.count += numbers.len() as u64;
         }
         let mut rows: Vec<NamedTime> = named.into_values().collect();
-        rows.sort_by(|a, b| b.time_ns.cmp(&a.time_ns).then_with(|| a.name.cmp(&b.name)));
+        sort_descending_named(&mut rows, |row| (row.time_ns.0, &row.name));
         rows
     }
 }
@@ -129,14 +123,14 @@ fn is_told(text: &str, phases: &[String]) -> bool {
 }
 
 /// Cuts the ranges of a thread, which come in order of their starts, into pieces of the innermost.
-fn add_pieces(ranges: impl Iterator<Item = ((i64, i64), StrId)>, pieces: &mut Vec<Piece>) {
+fn add_pieces(ranges: impl Iterator<Item = ((i64, i64), StrId)>, pieces: &mut Vec<InnermostPiece>) {
     let mut open: Vec<((i64, i64), StrId)> = Vec::new();
     let mut reached = i64::MIN;
     let mut emit = |until: i64, reached: &mut i64, inner: &((i64, i64), StrId)| {
         let (range, name) = *inner;
         let (start, end) = (range.0.max(*reached), range.1.min(until));
         if start < end {
-            pieces.push(Piece {
+            pieces.push(InnermostPiece {
                 start,
                 end,
                 name,
@@ -196,12 +190,12 @@ mod tests {
             });
         }
         let trace = builder.finish();
-        let ranges = OpenRanges::of(&trace, None);
+        let ranges = ProgramRanges::from_trace(&trace, None);
         let rows = ranges.during(&trace, &[(5, 30), (50, 100)], 100);
         let rows: Vec<_> = rows
             .iter()
-            .map(|row| (row.name.as_str(), row.time_ns.0))
+            .map(|row| (row.name.as_str(), row.time_ns.0, row.count))
             .collect();
-        assert_eq!(rows, [("save", 50), ("upload", 10)]);
+        assert_eq!(rows, [("save", 50, 2), ("upload", 10, 1)]);
     }
 }

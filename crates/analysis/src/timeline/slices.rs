@@ -2,18 +2,19 @@
 
 use llmprof_record::trace::{RangeKind, Trace};
 
-/// What the importer calls an interval that was recorded within a budget.
-const SLICE: &str = "slice";
-/// What it calls one that began with a range that was taken for a step. Older recordings do not tell.
-const SLICE_OF_STEPS: &str = "slice of steps";
+/// The importer's name of an interval that was recorded within a budget.
+const SLICE_NAME: &str = "slice";
+/// The importer's name of an interval that began with a range that was taken for a step. Older recordings do not distinguish it.
+const STEP_SLICE_NAME: &str = "slice of steps";
 
-/// The times that were recorded, in order and apart; nothing where the whole time was.
-pub(crate) fn of(trace: &Trace) -> Option<Vec<(i64, i64)>> {
+/// The times that were recorded, in order and disjoint; `None` if the whole time was recorded.
+pub(crate) fn recorded_slices(trace: &Trace) -> Option<Vec<(i64, i64)>> {
     trace.metadata.get("slices")?;
-    let mut found: Vec<(i64, i64)> = captures(trace).map(|(_, times)| times).collect();
-    found.sort_unstable();
+    let mut intervals: Vec<(i64, i64)> =
+        recorded_intervals(trace).map(|(_, times)| times).collect();
+    intervals.sort_unstable();
     let mut slices: Vec<(i64, i64)> = Vec::new();
-    for (start, end) in found {
+    for (start, end) in intervals {
         match slices.last_mut() {
             Some(last) if start <= last.1 => last.1 = last.1.max(end),
             _ => slices.push((start, end)),
@@ -29,22 +30,21 @@ pub(crate) fn follow_pauses(trace: &Trace) -> bool {
     has("cupti_returns") && !has("cupti_stays")
 }
 
-/// Whether slices were chosen within a budget, so that they are a sample of the rest; one interval from an order to the next is
-/// none.
+/// Whether slices were chosen within a budget and are a sample of the rest. One interval between two orders of a user is not.
 pub(crate) fn are_a_sample(trace: &Trace) -> bool {
-    captures(trace).any(|(name, _)| matches!(name, SLICE | SLICE_OF_STEPS))
+    recorded_intervals(trace).any(|(name, _)| matches!(name, SLICE_NAME | STEP_SLICE_NAME))
 }
 
-/// When slices began with a range that was taken for a step, in order; none where that is not known.
+/// When slices began with a range that was taken for a step, in order; empty if the recording does not tell.
 pub(crate) fn step_starts(trace: &Trace) -> Vec<i64> {
-    let of_steps = captures(trace).filter(|&(name, _)| name == SLICE_OF_STEPS);
+    let of_steps = recorded_intervals(trace).filter(|&(name, _)| name == STEP_SLICE_NAME);
     let mut starts: Vec<i64> = of_steps.map(|(_, (start, _))| start).collect();
     starts.sort_unstable();
     starts
 }
 
 /// The names of intervals that were recorded, and when.
-fn captures(trace: &Trace) -> impl Iterator<Item = (&str, (i64, i64))> {
+fn recorded_intervals(trace: &Trace) -> impl Iterator<Item = (&str, (i64, i64))> {
     let ranges = &trace.ranges;
     (0..ranges.len())
         .filter(|&row| ranges.kind[row] == RangeKind::CAPTURE)
@@ -56,7 +56,7 @@ fn captures(trace: &Trace) -> impl Iterator<Item = (&str, (i64, i64))> {
 }
 
 /// The parts of an interval of time that were recorded.
-pub(crate) fn inside(
+pub(crate) fn recorded_parts(
     slices: &[(i64, i64)],
     (start, end): (i64, i64),
 ) -> impl Iterator<Item = (i64, i64)> {
@@ -69,7 +69,7 @@ pub(crate) fn inside(
 
 /// The slice that a moment belongs to: the one around it, else the nearest. Calls are recorded a little longer than the
 /// kernels that mark a slice, at both ends.
-pub(crate) fn nearest(slices: &[(i64, i64)], at: i64) -> usize {
+pub(crate) fn nearest_slice(slices: &[(i64, i64)], at: i64) -> usize {
     let next = slices.partition_point(|&(from, _)| from <= at);
     let Some(before) = next.checked_sub(1) else {
         return 0;
@@ -83,10 +83,10 @@ pub(crate) fn nearest(slices: &[(i64, i64)], at: i64) -> usize {
     }
 }
 
-/// The lengths of those of some intervals, in order of time, that no slice touches, nor the ones right before and after them:
-/// what is next to a slice is slowed by CUPTI, which attaches and detaches there.
-pub(crate) fn apart(slices: &[(i64, i64)], intervals: &[(i64, i64)]) -> Vec<i64> {
-    let touches = |&one: &(i64, i64)| inside(slices, one).next().is_some();
+/// The lengths of the intervals that neither touch a slice nor are next to one that does. `intervals` are in order of time. CUPTI
+/// attaches and detaches next to a slice and slows what runs there.
+pub(crate) fn lengths_apart(slices: &[(i64, i64)], intervals: &[(i64, i64)]) -> Vec<i64> {
+    let touches = |&one: &(i64, i64)| recorded_parts(slices, one).next().is_some();
     let touched: Vec<bool> = intervals.iter().map(touches).collect();
     let is_near = |place: usize| {
         let near = place.saturating_sub(1)..(place + 2).min(touched.len());
@@ -100,7 +100,7 @@ pub(crate) fn apart(slices: &[(i64, i64)], intervals: &[(i64, i64)]) -> Vec<i64>
 }
 
 /// Whether all of an interval was recorded.
-pub(crate) fn hold(slices: &[(i64, i64)], (start, end): (i64, i64)) -> bool {
+pub(crate) fn hold_all(slices: &[(i64, i64)], (start, end): (i64, i64)) -> bool {
     let begun = slices.partition_point(|&(from, _)| from <= start);
     begun > 0 && end <= slices[begun - 1].1
 }
@@ -112,16 +112,20 @@ mod tests {
     #[test]
     fn a_interval_is_cut_at_the_slices() {
         let slices = [(0, 10), (20, 30), (40, 50)];
-        let parts: Vec<_> = inside(&slices, (5, 45)).collect();
+        let parts: Vec<_> = recorded_parts(&slices, (5, 45)).collect();
         assert_eq!(parts, [(5, 10), (20, 30), (40, 45)]);
-        assert_eq!(inside(&slices, (10, 20)).count(), 0);
-        assert!(hold(&slices, (20, 30)) && hold(&slices, (41, 42)));
+        assert_eq!(recorded_parts(&slices, (10, 20)).count(), 0);
+        assert!(hold_all(&slices, (20, 30)) && hold_all(&slices, (41, 42)));
         let nearest: Vec<usize> = [-3, 0, 12, 19, 20, 25, 37, 70]
             .iter()
-            .map(|&at| nearest(&slices, at))
+            .map(|&at| nearest_slice(&slices, at))
             .collect();
         assert_eq!(nearest, [0, 0, 0, 1, 1, 1, 2, 2]);
-        assert_eq!(super::nearest(&[], 7), 0);
-        assert!(!hold(&slices, (5, 25)) && !hold(&slices, (12, 15)) && !hold(&slices, (49, 51)));
+        assert_eq!(super::nearest_slice(&[], 7), 0);
+        assert!(
+            !hold_all(&slices, (5, 25))
+                && !hold_all(&slices, (12, 15))
+                && !hold_all(&slices, (49, 51))
+        );
     }
 }

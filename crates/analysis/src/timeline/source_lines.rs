@@ -10,8 +10,9 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::row_order::sort_descending_named;
 use crate::timeline::device_events::DeviceEvents;
-use crate::timeline::intervals::add;
+use crate::timeline::intervals::add_saturating;
 use crate::timeline::launches::EventCalls;
 use crate::timeline::nesting::module_name;
 
@@ -26,8 +27,8 @@ pub struct SourceRow {
     pub gaps: u64,
 }
 
-/// Functions that are kept.
-const MOST_ROWS: usize = 1000;
+/// Maximum number of Python functions in the list.
+const SOURCE_ROWS_MAX: usize = 1000;
 
 /// Host-bound idle time by function, the longest first; empty where no Python frames are recorded.
 pub(crate) fn source_lines(
@@ -38,7 +39,7 @@ pub(crate) fn source_lines(
     if !trace.hosts.kind.contains(&HostKind::PYTHON) {
         return Vec::new();
     }
-    let frames = frames(trace);
+    let frames = innermost_functions(trace);
     let mut sums: FxHashMap<StrId, (i64, u64)> = FxHashMap::default();
     let mut first = 0;
     for device in events.devices() {
@@ -50,9 +51,9 @@ pub(crate) fn source_lines(
                 let row = call as usize;
                 let until = event.start.min(trace.hosts.start[row]);
                 let on = frames.get(&trace.hosts.thread[row]);
-                for (name, time) in inside(on.map_or(&[], Vec::as_slice), end, until) {
+                for (name, time) in times_inside(on.map_or(&[], Vec::as_slice), end, until) {
                     let (sum, gaps) = sums.entry(name).or_default();
-                    add(sum, time);
+                    add_saturating(sum, time);
                     *gaps += 1;
                 }
             }
@@ -68,43 +69,39 @@ pub(crate) fn source_lines(
             gaps,
         })
         .collect();
-    rows.sort_by(|a, b| {
-        b.idle_ns
-            .cmp(&a.idle_ns)
-            .then_with(|| a.function.cmp(&b.function))
-    });
-    rows.truncate(MOST_ROWS);
+    sort_descending_named(&mut rows, |row| (row.idle_ns.0, &row.function));
+    rows.truncate(SOURCE_ROWS_MAX);
     rows
 }
 
 /// An interval in which one function was the innermost.
 #[derive(Clone, Copy, Debug)]
-struct Frame {
+struct FunctionInterval {
     start: i64,
     end: i64,
     name: StrId,
 }
 
 /// How long each function was the innermost within an interval.
-fn inside(frames: &[Frame], from: i64, to: i64) -> Vec<(StrId, i64)> {
-    let mut found: Vec<(StrId, i64)> = Vec::new();
+fn times_inside(frames: &[FunctionInterval], from: i64, to: i64) -> Vec<(StrId, i64)> {
+    let mut times: Vec<(StrId, i64)> = Vec::new();
     let first = frames.partition_point(|frame| frame.end <= from);
     for frame in frames[first..].iter().take_while(|frame| frame.start < to) {
         let time = frame.end.min(to).saturating_sub(frame.start.max(from));
-        match found.iter_mut().find(|(name, _)| *name == frame.name) {
-            Some((_, sum)) => add(sum, time),
-            None if time > 0 => found.push((frame.name, time)),
+        match times.iter_mut().find(|(name, _)| *name == frame.name) {
+            Some((_, sum)) => add_saturating(sum, time),
+            None if time > 0 => times.push((frame.name, time)),
             None => {}
         }
     }
-    found
+    times
 }
 
 /// For each thread, the innermost functions of the program over time, without overlap.
-fn frames(trace: &Trace) -> FxHashMap<ThreadId, Vec<Frame>> {
+fn innermost_functions(trace: &Trace) -> FxHashMap<ThreadId, Vec<FunctionInterval>> {
     let hosts = &trace.hosts;
     let mut is_own: FxHashMap<StrId, bool> = FxHashMap::default();
-    let mut threads: FxHashMap<ThreadId, Vec<Frame>> = FxHashMap::default();
+    let mut threads: FxHashMap<ThreadId, Vec<FunctionInterval>> = FxHashMap::default();
     let mut open: Vec<(i64, StrId)> = Vec::new();
     let mut cursor = i64::MIN;
     let mut thread = ThreadId::NONE;
@@ -113,7 +110,7 @@ fn frames(trace: &Trace) -> FxHashMap<ThreadId, Vec<Frame>> {
             continue;
         }
         if hosts.thread[row] != thread {
-            close(
+            close_ended(
                 &mut open,
                 &mut cursor,
                 i64::MAX,
@@ -132,14 +129,14 @@ fn frames(trace: &Trace) -> FxHashMap<ThreadId, Vec<Frame>> {
         }
         let start = hosts.start[row];
         let list = threads.entry(thread).or_default();
-        close(&mut open, &mut cursor, start, list);
+        close_ended(&mut open, &mut cursor, start, list);
         if let Some(&(_, around)) = open.last() {
-            push(list, cursor, start, around);
+            push_interval(list, cursor, start, around);
         }
         cursor = start;
         open.push((start.saturating_add(hosts.duration[row]), name));
     }
-    close(
+    close_ended(
         &mut open,
         &mut cursor,
         i64::MAX,
@@ -149,16 +146,21 @@ fn frames(trace: &Trace) -> FxHashMap<ThreadId, Vec<Frame>> {
 }
 
 /// Ends the frames that are over at some moment.
-fn close(open: &mut Vec<(i64, StrId)>, cursor: &mut i64, until: i64, list: &mut Vec<Frame>) {
+fn close_ended(
+    open: &mut Vec<(i64, StrId)>,
+    cursor: &mut i64,
+    until: i64,
+    list: &mut Vec<FunctionInterval>,
+) {
     while let Some((end, name)) = open.pop_if(|(end, _)| *end <= until) {
-        push(list, *cursor, end, name);
+        push_interval(list, *cursor, end, name);
         *cursor = (*cursor).max(end);
     }
 }
 
-fn push(list: &mut Vec<Frame>, start: i64, end: i64, name: StrId) {
+fn push_interval(list: &mut Vec<FunctionInterval>, start: i64, end: i64, name: StrId) {
     if end > start {
-        list.push(Frame { start, end, name });
+        list.push(FunctionInterval { start, end, name });
     }
 }
 
@@ -253,16 +255,16 @@ mod tests {
             });
         }
         let trace = builder.finish();
-        let events = DeviceEvents::of(&trace);
-        let calls = EventCalls::of(&events, &Launches::of(&trace));
+        let events = DeviceEvents::from_trace(&trace);
+        let calls = EventCalls::from_launches(&events, &Launches::from_trace(&trace));
         let rows = source_lines(&trace, &events, &calls);
         // The gap is 120 to 420, host-bound until the launch at 400: 180 ns in `schedule`, 100 in `loop`.
-        let found: Vec<(&str, i64)> = rows
+        let times: Vec<(&str, i64)> = rows
             .iter()
             .map(|row| (row.function.as_str(), row.idle_ns.0))
             .collect();
         assert_eq!(
-            found,
+            times,
             [("serve.py(50): schedule", 180), ("serve.py(10): loop", 100)]
         );
     }

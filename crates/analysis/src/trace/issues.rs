@@ -1,4 +1,4 @@
-//! What was dropped or is doubtful in a trace.
+//! Issues of a trace: what was dropped or is doubtful.
 
 use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::run::is_graph_capture;
@@ -24,9 +24,9 @@ pub(crate) fn before_launch(
         (ahead > 0).then_some((ahead, event.start))
     };
     let (mut count, mut worst) = (0, (0, 0));
-    for found in events.all().iter().filter_map(ahead) {
+    for event_ahead in events.all().iter().filter_map(ahead) {
         count += 1;
-        worst = found.max(worst);
+        worst = event_ahead.max(worst);
     }
     (count > 0).then(|| {
         let (ahead, start) = worst;
@@ -37,8 +37,9 @@ pub(crate) fn before_launch(
     })
 }
 
-/// Events that are in the file more than once: a stream runs no event twice at one moment. One of a hundred may be chance.
-fn twice(events: &DeviceEvents) -> Option<Issue> {
+/// The issue that events are in the file more than once: a stream cannot run one event twice at one moment. Up to one of a hundred may
+/// be chance.
+fn repeated_events(events: &DeviceEvents) -> Option<Issue> {
     let mut seen = FxHashSet::default();
     let all = events.all();
     let again = all.iter().filter(|event| {
@@ -71,15 +72,15 @@ pub(crate) fn few_slices() -> Issue {
     Issue::warning(IssueCode::SlicesFew)
 }
 
-pub(crate) fn issues(
+pub(crate) fn trace_issues(
     trace: &Trace,
     events: &DeviceEvents,
     kernels: &[KernelRow],
     operators: &[OperatorRow],
 ) -> Vec<Issue> {
     let mut issues = trace.issues.clone();
-    issues.extend(autotune::issue(trace));
-    issues.extend(twice(events));
+    issues.extend(autotune::tuning_issue(trace));
+    issues.extend(repeated_events(events));
     if is_graph_capture(trace) {
         issues.push(Issue::warning(IssueCode::AnalysisGraphCapture));
     }
@@ -94,19 +95,19 @@ pub(crate) fn issues(
         .is_some_and(|row| row.name == kernels::OTHER_ROW)
     {
         let folded = Issue::info(IssueCode::AnalysisKernelsFolded);
-        issues.push(folded.with("rows", kernels::MOST_ROWS));
+        issues.push(folded.with("rows", kernels::KERNEL_ROWS_MAX));
     }
     if operators
         .last()
         .is_some_and(|row| row.name == operators::OTHER_ROW)
     {
         let folded = Issue::info(IssueCode::AnalysisOperatorsFolded);
-        issues.push(folded.with("rows", operators::MOST_ROWS));
+        issues.push(folded.with("rows", operators::OPERATOR_ROWS_MAX));
     }
     if events.unclassified() > 0 {
         issues.push(
             Issue::warning(IssueCode::AnalysisTooManyNames)
-                .with("names", DeviceEvents::MOST_NAMES)
+                .with("names", DeviceEvents::KERNEL_NAMES_MAX)
                 .counting(events.unclassified()),
         );
     }

@@ -18,43 +18,44 @@ use serde::{Deserialize, Serialize};
 use crate::attribution::kernels::KernelRow;
 use crate::attribution::key_averages::SliceTimes;
 use crate::attribution::operators::OperatorRow;
-use crate::attribution::{Attribution, Reason, kernels, operators};
+use crate::attribution::{Attribution, UnattributedReason, kernels, operators};
 use crate::framework::Framework;
 use crate::phases::forward::ForwardPasses;
-use crate::phases::processes::{ProcessPart, Processes};
-use crate::phases::{EventWindows, PhaseSource, Phases};
+use crate::phases::processes::{ProcessPart, TraceProcesses};
+use crate::phases::{EventWindows, PhaseSource, Phases, TraceWindow};
 use crate::program::Program;
+use crate::row_order::sort_descending;
 use crate::steps;
 use crate::steps::{Repetition, StepPatterns};
 use crate::timeline::breakdown::{DeviceBreakdown, DeviceTimeline, queue_depths};
 use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
 use crate::timeline::idle::HostActivity;
-use crate::timeline::launch_times::LaunchTimes;
+use crate::timeline::launch_times::EventLaunchTimes;
 use crate::timeline::launches::{ApiKind, EventCalls, Launches};
 use crate::timeline::nesting::Nesting;
 use crate::timeline::slices;
 use crate::timeline::source_lines::{SourceRow, source_lines};
-use crate::trace::scaled::{Scaled, scaled_by};
+use crate::trace::scaled::{ScaledTrace, scale_repetitions};
 
 use crate::thresholds::{DEVICE_INTERVALS_MIN, DEVICES_MAX, EVENTS_PER_DEVICE_INTERVAL_MIN};
-use crate::trace::issues::{before_launch, few_slices, issues};
+use crate::trace::issues::{before_launch, few_slices, trace_issues};
 pub use crate::trace::origins::OriginRow;
-use crate::trace::outside::{OutsidePhases, outside, outside_ranges};
+use crate::trace::outside::{OutsidePhases, find_outside, outside_ranges};
 use crate::trace::phase_rows::{api_calls, count_events, phase_row};
-use crate::trace::sums::{totals, transfers, unattributed};
+use crate::trace::sums::{sum_totals, sum_transfers, sum_unattributed};
 use crate::waterfall::idle_parts::NamedTime;
 
-/// What a trace says: `analysis.json`. Times are integer ns, on the clock of the trace where they are moments.
+/// The analysis of one trace: `analysis.json`. Times are integer ns, on the clock of the trace where they are moments.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct TraceAnalysis {
     /// The version of this layout.
     pub schema: u32,
     /// The tool that wrote the trace, where known.
     pub tool: Option<String>,
-    /// What launched the kernels.
+    /// Framework that launched the kernels, as far as the trace shows it.
     #[serde(default)]
     pub framework: Framework,
-    /// What its devices are.
+    /// Kind of the devices: GPU, TPU, NPU or another accelerator.
     #[serde(default)]
     pub accelerator: AcceleratorKind,
     /// What the trace calls its device; absent where it has no name.
@@ -63,7 +64,7 @@ pub struct TraceAnalysis {
     /// The device that rooflines are of, where one was given.
     pub roofline_device: Option<String>,
     /// Sums over the whole trace.
-    pub totals: Totals,
+    pub totals: TraceTotals,
     /// How the phases are known.
     pub phase_source: PhaseSource,
     /// For inferred phases, how alike the repetitions are; 1 where all steps launch the same kernels.
@@ -76,9 +77,9 @@ pub struct TraceAnalysis {
     /// Steps by the pattern of launches, where no range shows them and something repeats.
     #[serde(default)]
     pub steps: Option<StepPatterns>,
-    /// What slices say of the whole, where recording kept within a budget.
+    /// Estimates for the whole run from its slices; absent unless recording kept within a budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scaled: Option<Scaled>,
+    pub scaled: Option<ScaledTrace>,
     /// Every device from its first to its last event.
     pub devices: Vec<DeviceBreakdown>,
     /// Time between phases, where it is worth naming.
@@ -91,9 +92,9 @@ pub struct TraceAnalysis {
     pub attribution: Vec<OriginRow>,
     /// Device time without an operator, by reason.
     pub unattributed: Vec<UnattributedRow>,
-    /// Operators of the framework.
+    /// Operators of the framework with their host and device times.
     pub operators: Vec<OperatorRow>,
-    /// Kernels by name.
+    /// Kernels by the name that the tool wrote, the longest total first.
     pub kernels: Vec<KernelRow>,
     /// Copies and memory fills by name.
     pub transfers: Vec<TransferRow>,
@@ -111,11 +112,10 @@ pub const SCHEMA: u32 = 1;
 
 /// Sums over a whole trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
-#[schemars(rename = "TraceTotals")]
-pub struct Totals {
-    /// Events that were read.
+pub struct TraceTotals {
+    /// Events that were read from the trace, of every kind.
     pub events: u64,
-    /// Host slices.
+    /// Slices of host threads: operators, API calls, Python functions and others.
     pub host_slices: u64,
     /// Calls of the runtime and the driver among them.
     #[serde(default)]
@@ -126,11 +126,11 @@ pub struct Totals {
     /// Host slices that are neither operators, nor API calls, nor Python functions.
     #[serde(default)]
     pub other_slices: u64,
-    /// Kernels.
+    /// Number of kernels on all devices.
     pub kernels: u64,
-    /// Copies.
+    /// Number of copies on all devices.
     pub copies: u64,
-    /// Memory fills.
+    /// Number of memory fills on all devices.
     pub memsets: u64,
     /// The sum of all kernel times.
     pub kernel_time_ns: Nanos,
@@ -145,7 +145,8 @@ pub struct Totals {
     /// From the first to the last host slice; marks and the window of the profiler do not count.
     #[serde(default)]
     pub host_span_ns: Nanos,
-    /// From the first host slice to the first device event: the start of the program, or work on the host alone.
+    /// From the first host slice that is no start of a profiler to the first launch, or device event: the start of the program, or
+    /// work on the host alone.
     #[serde(default)]
     pub before_device_ns: Nanos,
     /// Device time of events with a known operator.
@@ -157,15 +158,15 @@ pub struct Totals {
 /// One phase: all intervals of time with one name.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct PhaseRow {
-    /// Its name.
+    /// Name of the range, or of the inferred phase.
     pub name: String,
-    /// How often it occurs.
+    /// Number of intervals with this name.
     pub instances: u64,
-    /// All intervals together.
+    /// Sum of the lengths of all intervals.
     pub span_ns: Nanos,
     /// Device events that belong to it: launched in it, or begun in it where phases are inferred.
     pub events: u64,
-    /// Kernels among them.
+    /// The events among them that are kernels.
     pub kernels: u64,
     /// The sum of the times of those events, whole.
     pub device_time_ns: Nanos,
@@ -173,7 +174,7 @@ pub struct PhaseRow {
     pub launches_per_instance: f64,
     /// The intervals, in order of time.
     pub windows: Vec<PhaseWindow>,
-    /// What each device did.
+    /// Time breakdown of each device in the phase.
     pub devices: Vec<DeviceBreakdown>,
     /// Calls of the CUDA API that began in it.
     pub api: Vec<ApiRow>,
@@ -182,9 +183,9 @@ pub struct PhaseRow {
 /// One interval of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct PhaseWindow {
-    /// When it begins.
+    /// Start of the interval on the clock of the trace.
     pub start_ns: Nanos,
-    /// How long it lasts.
+    /// Length of the interval in ns.
     pub span_ns: Nanos,
     /// Kernels that belong to it.
     pub kernels: u64,
@@ -195,9 +196,9 @@ pub struct PhaseWindow {
 /// Device time without an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct UnattributedRow {
-    /// Why.
-    pub reason: Reason,
-    /// Events.
+    /// Why the events have no operator.
+    pub reason: UnattributedReason,
+    /// Number of device events with this reason.
     pub events: u64,
     /// The sum of their times.
     pub total_ns: Nanos,
@@ -208,22 +209,22 @@ pub struct UnattributedRow {
 pub struct TransferRow {
     /// The name as the tool wrote it.
     pub name: String,
-    /// How many.
+    /// Number of copies or memory fills with this name.
     pub calls: u64,
     /// The sum of their times.
     pub total_ns: Nanos,
-    /// Bytes.
+    /// Bytes that they moved together.
     pub bytes: Bytes,
 }
 
 /// Calls of one API function. A driver call inside a runtime call is part of that call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct ApiRow {
-    /// The function.
+    /// Name of the API function.
     pub name: String,
-    /// What it is for.
+    /// Whether it launches, copies, waits or allocates.
     pub kind: ApiKind,
-    /// Calls.
+    /// Number of calls of the function.
     pub calls: u64,
     /// The sum of their times.
     pub total_ns: Nanos,
@@ -240,9 +241,7 @@ pub(crate) struct Structure {
     repetitions: Repetitions,
     /// Device events that began before their launch.
     early: Option<Issue>,
-    /// See [`LaunchTimes::clocks_disagree`].
     clocks_disagree: bool,
-    /// What ran.
     pub(crate) program: Program,
     /// The devices whose phases are analyzed, and how many are left.
     pub(crate) judged_devices: FxHashSet<u32>,
@@ -252,7 +251,6 @@ pub(crate) struct Structure {
 }
 
 impl Structure {
-    /// See [`LaunchTimes::clocks_disagree`].
     pub(crate) fn clocks_disagree(&self) -> bool {
         self.clocks_disagree
     }
@@ -260,18 +258,18 @@ impl Structure {
 
 /// Steps and layers by the pattern of launches.
 struct Repetitions {
-    found: Vec<Repetition>,
+    all: Vec<Repetition>,
     /// Whether a range says what a step is, which is believed.
     are_named: bool,
 }
 
 impl Repetitions {
-    fn of(trace: &Trace) -> Self {
+    fn from_trace(trace: &Trace) -> Self {
         let are_named = steps::has_step_ranges(trace);
         let are_needed = !are_named || slices::are_a_sample(trace);
         Self {
-            found: if are_needed {
-                steps::find(trace)
+            all: if are_needed {
+                steps::find_repetitions(trace)
             } else {
                 Vec::new()
             },
@@ -279,9 +277,9 @@ impl Repetitions {
         }
     }
 
-    /// What no range shows.
+    /// Repetitions of a trace in which no range says what a step is.
     fn unnamed(&self) -> &[Repetition] {
-        if self.are_named { &[] } else { &self.found }
+        if self.are_named { &[] } else { &self.all }
     }
 }
 
@@ -291,13 +289,14 @@ fn judged_devices(events: &DeviceEvents, intervals: usize) -> FxHashSet<u32> {
         .devices()
         .filter_map(|events| Some((events.len(), events.first()?.device)))
         .collect();
-    devices.sort_by_key(|&(count, device)| (std::cmp::Reverse(count), device));
+    // Devices come in the order of their numbers, which those with as many events keep.
+    sort_descending(&mut devices, |&(count, _)| count as i64);
     let rows = (events.all().len() / EVENTS_PER_DEVICE_INTERVAL_MIN).max(DEVICE_INTERVALS_MIN);
     devices.truncate((rows / intervals.max(1)).clamp(1, DEVICES_MAX));
     devices.into_iter().map(|(_, device)| device).collect()
 }
 
-/// What is known of a run beside its trace.
+/// Facts of a run that its trace does not contain.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Said<'a> {
     /// Whether llmprof itself ran the model.
@@ -308,7 +307,7 @@ pub(crate) struct Said<'a> {
     pub(crate) table: Option<(u64, u64)>,
 }
 
-/// What ran and when.
+/// The program that ran and the phases that it went through.
 struct Resolved {
     program: Program,
     phases: Phases,
@@ -319,18 +318,18 @@ impl Resolved {
     fn of_one_process(
         trace: &Trace,
         events: &DeviceEvents,
-        launched: &LaunchTimes,
+        launched: &EventLaunchTimes,
         repetitions: &Repetitions,
         said: &Said<'_>,
     ) -> Self {
-        let shown = ForwardPasses::of(trace);
-        let mut program = Program::of(trace, said.is_measured, shown.as_ref());
+        let shown = ForwardPasses::of_trace(trace);
+        let mut program = Program::of_trace(trace, said.is_measured, shown.as_ref());
         let is_named = |shown: &ForwardPasses| said.table == Some(shown.table);
         if shown.as_ref().is_some_and(is_named) {
             program.add_model(said.model);
         }
         let shown = shown.filter(|_| program.generates_text());
-        let shown = shown.filter(|shown| shown.generate() || is_named(shown));
+        let shown = shown.filter(|shown| shown.generate_text() || is_named(shown));
         let repetitions = repetitions.unnamed();
         let phases = Phases::resolve(
             trace,
@@ -350,10 +349,10 @@ impl Resolved {
     /// Each process with its own devices. Nothing says how a model is divided among them, so that no forward passes are counted.
     fn of_processes(parts: &[ProcessPart], said: &Said<'_>) -> Self {
         let of_process = |part: &ProcessPart| {
-            let events = DeviceEvents::of(&part.trace);
-            let calls = EventCalls::of(&events, &Launches::of(&part.trace));
-            let launched = LaunchTimes::of(&part.trace, &events, &calls);
-            let repetitions = Repetitions::of(&part.trace);
+            let events = DeviceEvents::from_trace(&part.trace);
+            let calls = EventCalls::from_launches(&events, &Launches::from_trace(&part.trace));
+            let launched = EventLaunchTimes::from_events(&part.trace, &events, &calls);
+            let repetitions = Repetitions::from_trace(&part.trace);
             Self::of_one_process(&part.trace, &events, &launched, &repetitions, said)
         };
         let mut resolved: Vec<Self> = parts.iter().map(of_process).collect();
@@ -362,7 +361,7 @@ impl Resolved {
         }
         let (mut programs, mut phases) = (Vec::new(), Vec::new());
         for (part, own) in parts.iter().zip(resolved) {
-            programs.push(own.program.on(&part.devices));
+            programs.push(own.program.on_devices(&part.devices));
             phases.push((part.devices.clone(), own.phases));
         }
         Self {
@@ -374,29 +373,37 @@ impl Resolved {
 }
 
 impl Structure {
-    pub(crate) fn of(trace: &Trace, said: &Said<'_>) -> Self {
-        let (events, nesting) = rayon::join(|| DeviceEvents::of(trace), || Nesting::of(trace));
-        let (launches, repetitions) =
-            rayon::join(|| Launches::of(trace), || Repetitions::of(trace));
-        let calls = EventCalls::of(&events, &launches);
-        let launched = LaunchTimes::of(trace, &events, &calls);
+    pub(crate) fn from_trace(trace: &Trace, said: &Said<'_>) -> Self {
+        let (events, nesting) = rayon::join(
+            || DeviceEvents::from_trace(trace),
+            || Nesting::from_trace(trace),
+        );
+        let (launches, repetitions) = rayon::join(
+            || Launches::from_trace(trace),
+            || Repetitions::from_trace(trace),
+        );
+        let calls = EventCalls::from_launches(&events, &launches);
+        let launched = EventLaunchTimes::from_events(trace, &events, &calls);
+        let resolve = || match TraceProcesses::of_trace(trace, &events, &calls) {
+            TraceProcesses::One => {
+                Resolved::of_one_process(trace, &events, &launched, &repetitions, said)
+            }
+            TraceProcesses::Apart(parts) => Resolved::of_processes(&parts, said),
+            TraceProcesses::OnOneDevice(processes) => Resolved {
+                program: Program::of_shared_device(&processes),
+                phases: Phases::of_gpu_shared(trace, &events),
+                shown: None,
+            },
+        };
+        let (resolved, attribution) = rayon::join(resolve, || {
+            Attribution::from_trace(trace, &events, &calls, &nesting)
+        });
         let Resolved {
             program,
             phases,
             shown,
-        } = match Processes::of(trace, &events, &calls) {
-            Processes::One => {
-                Resolved::of_one_process(trace, &events, &launched, &repetitions, said)
-            }
-            Processes::Apart(parts) => Resolved::of_processes(&parts, said),
-            Processes::OnOneDevice => Resolved {
-                program: Program::of(trace, said.is_measured, None),
-                phases: Phases::of_shared_device(trace, &events),
-                shown: None,
-            },
-        };
-        let attribution = Attribution::of(trace, &events, &calls, &nesting);
-        let windows = EventWindows::of(&events, &launched, &phases);
+        } = resolved;
+        let windows = EventWindows::of_events(&events, &launched, &phases);
         let early = before_launch(trace, &events, &launches);
         let intervals = if phases.are_of_devices() {
             phases.windows.len() / events.devices().count().max(1)
@@ -441,22 +448,23 @@ pub(crate) fn analyze_structure(
     } = structure;
     let (operators, parts) = rayon::join(
         || {
-            let times = SliceTimes::of(trace, nesting, events, |index| attribution.operator(index));
-            operators::operators(trace, &times, attribution, events, device)
+            let times =
+                SliceTimes::from_trace(trace, nesting, events, |index| attribution.operator(index));
+            operators::operator_rows(trace, &times, attribution, events, device)
         },
-        || Parts::of(trace, structure),
+        || TraceParts::from_structure(trace, structure),
     );
-    let Parts {
+    let TraceParts {
         mut phase_rows,
         devices,
         outside,
         api,
         kernels,
     } = parts;
-    let totals = totals(trace, events, attribution, windows, &devices);
+    let totals = sum_totals(trace, events, attribution, windows, &devices);
     let is_sample = slices::are_a_sample(trace);
     let scaled = is_sample
-        .then(|| scaled_by(trace, &repetitions.found))
+        .then(|| scale_repetitions(trace, &repetitions.all))
         .flatten();
     phase_rows.retain(|row| row.instances > 0);
     TraceAnalysis {
@@ -471,12 +479,12 @@ pub(crate) fn analyze_structure(
         phase_confidence: phases.confidence,
         clocks_disagree: structure.clocks_disagree,
         phases: phase_rows,
-        steps: steps::patterns(trace, events, repetitions.unnamed()),
+        steps: steps::summarize_patterns(trace, events, repetitions.unnamed()),
         devices,
         outside,
         outside_ranges: outside_ranges(trace, phases, events),
-        attribution: origins::rows(trace, events, attribution, phases, windows),
-        unattributed: unattributed(events, attribution),
+        attribution: origins::origin_rows(trace, events, attribution, phases, windows),
+        unattributed: sum_unattributed(events, attribution),
         issues: early
             .iter()
             .cloned()
@@ -487,20 +495,20 @@ pub(crate) fn analyze_structure(
                     .with("devices", structure.judged_devices.len())
                     .counting(structure.other_devices as u64)
             }))
-            .chain(issues(trace, events, &kernels, &operators))
+            .chain(trace_issues(trace, events, &kernels, &operators))
             .chain((is_sample && scaled.is_none()).then(few_slices))
             .collect(),
         scaled,
         operators,
         kernels,
-        transfers: transfers(trace),
+        transfers: sum_transfers(trace),
         source_lines: source_lines(trace, events, &structure.calls),
         api,
     }
 }
 
-/// What does not need the operators, worked out beside them.
-struct Parts {
+/// The parts of the analysis that do not need the operators, computed in parallel with them.
+struct TraceParts {
     phase_rows: Vec<PhaseRow>,
     devices: Vec<DeviceBreakdown>,
     outside: Option<OutsidePhases>,
@@ -508,8 +516,8 @@ struct Parts {
     kernels: Vec<KernelRow>,
 }
 
-impl Parts {
-    fn of(trace: &Trace, structure: &Structure) -> Self {
+impl TraceParts {
+    fn from_structure(trace: &Trace, structure: &Structure) -> Self {
         let Structure {
             events,
             nesting,
@@ -519,7 +527,7 @@ impl Parts {
             ..
         } = structure;
         let has_one_clock = !structure.clocks_disagree;
-        let activity = HostActivity::of(trace, nesting, calls, has_one_clock);
+        let activity = HostActivity::from_trace(trace, nesting, calls, has_one_clock);
         let is_judged = |device: &u32| structure.judged_devices.contains(device);
         let mut first = 0;
         let timelines: Vec<DeviceTimeline<'_>> = events
@@ -538,14 +546,14 @@ impl Parts {
                 timeline
             })
             .collect();
-        let slices = slices::of(trace);
+        let slices = slices::recorded_slices(trace);
         let devices = timelines
             .iter()
             .map(|timeline| {
                 let span = span_of(timeline.events);
                 match &slices {
                     Some(slices) => {
-                        let parts: Vec<_> = slices::inside(slices, span).collect();
+                        let parts: Vec<_> = slices::recorded_parts(slices, span).collect();
                         timeline.break_down(&parts, true)
                     }
                     None => timeline.break_down(&[span], true),
@@ -554,17 +562,27 @@ impl Parts {
             .collect();
         let api = api_calls(trace, nesting, phases);
         let judged = timelines.iter().filter(|one| one.activity.is_some());
-        let judged: Vec<&DeviceTimeline<'_>> = judged.collect();
-        let mut phase_rows: Vec<PhaseRow> = (0..phases.names.len())
-            .map(|name| phase_row(name, phases, &judged, api.get(name + 1)))
+        let mut by_phase: Vec<Vec<DeviceBreakdown>> = vec![Vec::new(); phases.names.len()];
+        for timeline in judged {
+            let own: Vec<&TraceWindow> = phases.windows_on(timeline.device()).collect();
+            let windows = own.iter().map(|one| ((one.start, one.end), one.name));
+            let breakdowns =
+                timeline.break_down_groups(windows, by_phase.len(), !phases.by_launch());
+            for (devices, breakdown) in by_phase.iter_mut().zip(breakdowns) {
+                devices.push(breakdown);
+            }
+        }
+        let by_phase = by_phase.into_iter().enumerate();
+        let mut phase_rows: Vec<PhaseRow> = by_phase
+            .map(|(name, devices)| phase_row(name, phases, devices, api.get(name + 1)))
             .collect();
         count_events(&mut phase_rows, events, windows, phases);
         Self {
-            outside: outside(trace, phases, &timelines),
+            outside: find_outside(trace, phases, &timelines),
             phase_rows,
             devices,
             api: api.into_iter().next().unwrap_or_default(),
-            kernels: kernels::kernels(trace, events),
+            kernels: kernels::kernel_rows(trace, events),
         }
     }
 }

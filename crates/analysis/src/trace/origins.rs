@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::attribution::{Attribution, PathId, Reason};
+use crate::attribution::{Attribution, PathId, UnattributedReason};
 use crate::phases::{EventWindows, Phases};
 use crate::timeline::device_events::DeviceEvents;
 
@@ -19,11 +19,11 @@ pub struct OriginRow {
     pub module: Option<String>,
     /// The annotations around the launch, outermost first.
     pub range: Option<String>,
-    /// The phase.
+    /// Name of the phase of the launch; absent outside of phases.
     pub phase: Option<String>,
     /// Why there is no operator.
-    pub reason: Option<Reason>,
-    /// Device events.
+    pub reason: Option<UnattributedReason>,
+    /// Number of device events with this origin.
     pub events: u64,
     /// Those of them that came out of graphs.
     pub graph_events: u64,
@@ -32,13 +32,13 @@ pub struct OriginRow {
 }
 
 /// Origins beyond this many are summed up in one row.
-const MOST_ROWS: usize = 50_000;
+const ORIGIN_ROWS_MAX: usize = 50_000;
 
-/// The operator of the row that sums up what is beyond [`MOST_ROWS`].
+/// The operator of the row that sums up what is beyond [`ORIGIN_ROWS_MAX`].
 const OTHER_ROW: &str = "(other origins)";
 
 /// Device time by origin, the longest first. The rows hold every event once.
-pub(crate) fn rows(
+pub(crate) fn origin_rows(
     trace: &Trace,
     events: &DeviceEvents,
     attribution: &Attribution,
@@ -46,27 +46,29 @@ pub(crate) fn rows(
     windows: &EventWindows,
 ) -> Vec<OriginRow> {
     #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-    struct Key {
+    struct OriginKey {
         operator: Option<StrId>,
         modules: PathId,
         ranges: PathId,
         phase: Option<usize>,
-        reason: Option<Reason>,
+        reason: Option<UnattributedReason>,
     }
     #[derive(Default)]
-    struct Sum {
+    struct OriginSum {
         events: u64,
         graph_events: u64,
         total: i64,
     }
-    let mut sums: FxHashMap<Key, Sum> = FxHashMap::default();
+    let mut sums: FxHashMap<OriginKey, OriginSum> = FxHashMap::default();
     for (index, event) in events.all().iter().enumerate() {
         let operator = attribution.operator(index);
-        let key = Key {
+        let key = OriginKey {
             operator: operator.map(|row| trace.hosts.name[row as usize]),
             modules: attribution.modules(index),
             ranges: attribution.ranges(index),
-            phase: windows.get(index).map(|window| phases.windows[window].name),
+            phase: windows
+                .window_of(index)
+                .map(|window| phases.windows[window].name),
             reason: attribution.reason(index),
         };
         let sum = sums.entry(key).or_default();
@@ -99,7 +101,7 @@ pub(crate) fn rows(
             ))
         })
     });
-    if rows.len() > MOST_ROWS {
+    if rows.len() > ORIGIN_ROWS_MAX {
         let mut other = OriginRow {
             operator: Some(OTHER_ROW.to_owned()),
             module: None,
@@ -110,7 +112,7 @@ pub(crate) fn rows(
             graph_events: 0,
             total_ns: Nanos(0),
         };
-        for row in rows.drain(MOST_ROWS..) {
+        for row in rows.drain(ORIGIN_ROWS_MAX..) {
             other.events += row.events;
             other.graph_events += row.graph_events;
             other.total_ns = Nanos(other.total_ns.0.saturating_add(row.total_ns.0));

@@ -4,10 +4,11 @@ use llmprof_record::trace::{StrId, Trace};
 use llmprof_units::Nanos;
 use rustc_hash::FxHashMap;
 
-use crate::phases::{EventWindows, Phases, Window};
-use crate::timeline::breakdown::{DeviceBreakdown, DeviceTimeline};
-use crate::timeline::device_events::{DeviceEvents, Table};
-use crate::timeline::intervals::add;
+use crate::phases::{EventWindows, Phases, TraceWindow};
+use crate::row_order::sort_descending_named;
+use crate::timeline::breakdown::DeviceBreakdown;
+use crate::timeline::device_events::{DeviceEvents, EventTable};
+use crate::timeline::intervals::add_saturating;
 use crate::timeline::launches::{ApiKinds, is_api};
 use crate::timeline::nesting::Nesting;
 use crate::trace::{ApiRow, PhaseRow, PhaseWindow};
@@ -15,20 +16,12 @@ use crate::trace::{ApiRow, PhaseRow, PhaseWindow};
 pub(crate) fn phase_row(
     name: usize,
     phases: &Phases,
-    timelines: &[&DeviceTimeline<'_>],
+    devices: Vec<DeviceBreakdown>,
     api: Option<&Vec<ApiRow>>,
 ) -> PhaseRow {
-    let named = |window: &&Window| window.name == name;
-    let times = |window: &Window| (window.start, window.end);
+    let named = |window: &&TraceWindow| window.name == name;
+    let times = |window: &TraceWindow| (window.start, window.end);
     let windows: Vec<(i64, i64)> = phases.windows.iter().filter(named).map(times).collect();
-    let devices: Vec<DeviceBreakdown> = timelines
-        .iter()
-        .map(|timeline| {
-            let own = phases.windows_on(timeline.device()).filter(named);
-            let own: Vec<(i64, i64)> = own.map(times).collect();
-            timeline.break_down(&own, phases.closed(name))
-        })
-        .collect();
     let launches: u64 = devices.iter().map(|device| device.launches).sum();
     PhaseRow {
         name: phases.names[name].clone(),
@@ -72,17 +65,17 @@ pub(crate) fn count_events(
         })
         .collect();
     for (index, event) in events.all().iter().enumerate() {
-        let Some(window) = windows.get(index) else {
+        let Some(window) = windows.window_of(index) else {
             continue;
         };
         let row = &mut rows[phases.windows[window].name];
-        let is_kernel = u64::from(event.table == Table::Kernels);
+        let is_kernel = u64::from(event.table == EventTable::Kernels);
         row.events += 1;
         row.kernels += is_kernel;
-        add(&mut row.device_time_ns.0, event.duration());
+        add_saturating(&mut row.device_time_ns.0, event.duration());
         let place = &mut row.windows[places[window]];
         place.kernels += is_kernel;
-        add(&mut place.device_time_ns.0, event.duration());
+        add_saturating(&mut place.device_time_ns.0, event.duration());
     }
 }
 
@@ -104,7 +97,7 @@ pub(crate) fn api_calls(trace: &Trace, nesting: &Nesting, phases: &Phases) -> Ve
         for table in std::iter::once(0).chain(phase) {
             let sum = sums[table].entry(hosts.name[row]).or_default();
             sum.0 += 1;
-            add(&mut sum.1, hosts.duration[row]);
+            add_saturating(&mut sum.1, hosts.duration[row]);
         }
     }
     let mut kinds = ApiKinds::default();
@@ -119,11 +112,7 @@ pub(crate) fn api_calls(trace: &Trace, nesting: &Nesting, phases: &Phases) -> Ve
                     total_ns: Nanos(total_ns),
                 })
                 .collect();
-            rows.sort_by(|a, b| {
-                b.total_ns
-                    .cmp(&a.total_ns)
-                    .then_with(|| a.name.cmp(&b.name))
-            });
+            sort_descending_named(&mut rows, |row| (row.total_ns.0, &row.name));
             rows
         })
         .collect()

@@ -6,16 +6,20 @@ use rustc_hash::FxHashMap;
 
 use crate::attribution::Attribution;
 use crate::phases::EventWindows;
+use crate::row_order::sort_descending_named;
 use crate::timeline::breakdown::DeviceBreakdown;
 use crate::timeline::device_events::DeviceEvents;
 use crate::timeline::device_events::WHOLE_GRAPH;
-use crate::timeline::extent::{host_span, span};
-use crate::timeline::intervals::{add, union_length};
+use crate::timeline::extent::{host_span, trace_span};
+use crate::timeline::intervals::{add_saturating, union_length};
 use crate::timeline::launches::is_api;
 use crate::timeline::slices;
-use crate::trace::{Totals, TransferRow, UnattributedRow};
+use crate::trace::{TraceTotals, TransferRow, UnattributedRow};
 
-pub(crate) fn transfers(trace: &Trace) -> Vec<TransferRow> {
+/// End of the names of Python functions that start a JAX profiler.
+const PROFILER_START_SUFFIX: &str = " start_trace";
+
+pub(crate) fn sum_transfers(trace: &Trace) -> Vec<TransferRow> {
     let (copies, memsets) = (&trace.copies, &trace.memsets);
     let copies =
         (0..copies.len()).map(|row| (copies.name[row], copies.duration[row], copies.bytes[row]));
@@ -30,19 +34,15 @@ pub(crate) fn transfers(trace: &Trace) -> Vec<TransferRow> {
             bytes: Bytes(0),
         });
         sum.calls += 1;
-        add(&mut sum.total_ns.0, time);
+        add_saturating(&mut sum.total_ns.0, time);
         sum.bytes += Bytes(bytes);
     }
     let mut rows: Vec<TransferRow> = sums.into_values().collect();
-    rows.sort_by(|a, b| {
-        b.total_ns
-            .cmp(&a.total_ns)
-            .then_with(|| a.name.cmp(&b.name))
-    });
+    sort_descending_named(&mut rows, |row| (row.total_ns.0, &row.name));
     rows
 }
 
-pub(crate) fn unattributed(
+pub(crate) fn sum_unattributed(
     events: &DeviceEvents,
     attribution: &Attribution,
 ) -> Vec<UnattributedRow> {
@@ -61,13 +61,13 @@ pub(crate) fn unattributed(
             rows.len() - 1
         });
         rows[place].events += 1;
-        add(&mut rows[place].total_ns.0, event.duration());
+        add_saturating(&mut rows[place].total_ns.0, event.duration());
     }
     rows.sort_by_key(|row| (std::cmp::Reverse(row.total_ns), row.reason));
     rows
 }
 
-/// Executions of graphs that were recorded as one event each: they hold kernels, and are none.
+/// Number of graph executions that were recorded as one event each: they hold kernels and are not kernels.
 fn whole_graphs(trace: &Trace) -> usize {
     let Some(name) = trace.strings.find(WHOLE_GRAPH) else {
         return 0;
@@ -76,13 +76,42 @@ fn whole_graphs(trace: &Trace) -> usize {
     names.filter(|&&kernel| kernel == name).count()
 }
 
-pub(crate) fn totals(
+/// The time from the host's first slice, other than starting a profiler, to its first launch. The launched work may start much later,
+/// behind work from before the recording.
+fn before_device(
+    trace: &Trace,
+    events: &DeviceEvents,
+    attribution: &Attribution,
+) -> Option<(i64, i64)> {
+    let hosts = &trace.hosts;
+    let is_own = |row: &usize| {
+        !trace
+            .text(hosts.name[*row])
+            .ends_with(PROFILER_START_SUFFIX)
+    };
+    let is_first = |row: &usize| *row == 0 || hosts.thread[row - 1] != hosts.thread[*row];
+    let threads = (0..hosts.len()).filter(is_first);
+    let begun = threads.filter_map(|first| {
+        let mut rows = first..hosts.len();
+        let row = rows.find(is_own)?;
+        (hosts.thread[row] == hosts.thread[first]).then(|| hosts.start[row])
+    });
+    let calls = (0..events.all().len()).filter_map(|event| attribution.call(event));
+    let launched = calls.map(|call| hosts.start[call as usize]).min();
+    let started = events.span()?.0;
+    Some((
+        begun.min()?,
+        launched.map_or(started, |call| call.min(started)),
+    ))
+}
+
+pub(crate) fn sum_totals(
     trace: &Trace,
     events: &DeviceEvents,
     attribution: &Attribution,
     windows: &EventWindows,
     devices: &[DeviceBreakdown],
-) -> Totals {
+) -> TraceTotals {
     let length = |span: Option<(i64, i64)>| {
         span.map_or(Nanos(0), |(start, end)| Nanos(end.saturating_sub(start)))
     };
@@ -92,40 +121,39 @@ pub(crate) fn totals(
         kinds.filter(|kind| is_counted(**kind)).count() as u64
     };
     let is_told = |kind| is_api(kind) || matches!(kind, HostKind::PYTHON | HostKind::OPERATOR);
-    let mut totals = Totals {
+    let mut totals = TraceTotals {
         python_functions: count(|kind| kind == HostKind::PYTHON),
         api_calls: count(is_api),
         other_slices: trace.hosts.len() as u64 - count(is_told),
         host_span_ns: length(host),
-        before_device_ns: length(host.zip(device).map(|(host, device)| (host.0, device.0)))
-            .max(Nanos(0)),
+        before_device_ns: length(before_device(trace, events, attribution)).max(Nanos(0)),
         events: trace.events_read,
         host_slices: trace.hosts.len() as u64,
         kernels: (trace.kernels.len() - whole_graphs(trace)) as u64,
         copies: trace.copies.len() as u64,
         memsets: trace.memsets.len() as u64,
-        span_ns: length(span(trace)),
+        span_ns: length(trace_span(trace)),
         device_span_ns: length(device),
-        ..Totals::default()
+        ..TraceTotals::default()
     };
     for &time in trace.kernels.duration.iter() {
-        add(&mut totals.kernel_time_ns.0, time);
+        add_saturating(&mut totals.kernel_time_ns.0, time);
     }
     for (index, event) in events.all().iter().enumerate() {
-        add(&mut totals.device_time_ns.0, event.duration());
+        add_saturating(&mut totals.device_time_ns.0, event.duration());
         if attribution.operator(index).is_some() {
-            add(&mut totals.attributed_ns.0, event.duration());
+            add_saturating(&mut totals.attributed_ns.0, event.duration());
         }
-        if windows.get(index).is_none() {
-            add(&mut totals.outside_phases_ns.0, event.duration());
+        if windows.window_of(index).is_none() {
+            add_saturating(&mut totals.outside_phases_ns.0, event.duration());
         }
     }
     for events in events.devices() {
         let busy = union_length(events.iter().map(|event| (event.start, event.end)));
-        add(&mut totals.busy_ns.0, busy);
+        add_saturating(&mut totals.busy_ns.0, busy);
     }
     debug_assert!(
-        slices::of(trace).is_some()
+        slices::recorded_slices(trace).is_some()
             || totals.busy_ns
                 == devices
                     .iter()

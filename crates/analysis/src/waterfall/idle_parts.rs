@@ -6,8 +6,9 @@ use llmprof_units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::row_order::sort_descending_named;
 use crate::timeline::idle::IdleCauses;
-use crate::timeline::intervals::add;
+use crate::timeline::intervals::add_saturating;
 
 /// Something with a name that the host did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub(crate) struct HostInterval {
 pub struct NamedTime {
     /// The code of a cause or reason, or the name that a recorder gave.
     pub name: String,
-    /// How long it took.
+    /// Time of the part in ns.
     pub time_ns: Nanos,
     /// In how many pieces; of causes of a device's idle time, in how many intervals of the phase.
     pub count: u64,
@@ -65,7 +66,7 @@ impl<'a> IdleSplit<'a> {
         }
     }
 
-    pub(crate) fn gap(&mut self, start: Nanos, end: Nanos) {
+    pub(crate) fn add_gap(&mut self, start: Nanos, end: Nanos) {
         let mut at = start;
         while self
             .host
@@ -80,23 +81,23 @@ impl<'a> IdleSplit<'a> {
             }
             let (from, to) = (host.start_ns.max(at), host.end_ns.min(end));
             if from < to {
-                self.take(UNRECORDED, at, from);
-                self.take(&host.name, from, to);
+                self.add_time(UNRECORDED, at, from);
+                self.add_time(&host.name, from, to);
                 at = to;
             }
         }
-        self.take(UNRECORDED, at, end);
+        self.add_time(UNRECORDED, at, end);
     }
 
-    fn take(&mut self, name: &'a str, from: Nanos, to: Nanos) {
+    fn add_time(&mut self, name: &'a str, from: Nanos, to: Nanos) {
         if from < to {
             let part = self.parts.entry(name).or_default();
-            add(&mut part.0, to.0.saturating_sub(from.0));
+            add_saturating(&mut part.0, to.0.saturating_sub(from.0));
             part.1 += 1;
         }
     }
 
-    pub(crate) fn finish(self) -> Vec<NamedTime> {
+    pub(crate) fn into_parts(self) -> Vec<NamedTime> {
         let mut parts: Vec<NamedTime> = self
             .parts
             .into_iter()
@@ -106,26 +107,26 @@ impl<'a> IdleSplit<'a> {
                 count,
             })
             .collect();
-        longest_first(&mut parts);
+        sort_longest_first(&mut parts);
         parts
     }
 }
 
-pub(crate) fn longest_first(parts: &mut [NamedTime]) {
-    parts.sort_by(|a, b| b.time_ns.cmp(&a.time_ns).then_with(|| a.name.cmp(&b.name)));
+pub(crate) fn sort_longest_first(parts: &mut [NamedTime]) {
+    sort_descending_named(parts, |part| (part.time_ns.0, &part.name));
 }
 
-pub(crate) fn merge(parts: &mut Vec<NamedTime>, more: &[NamedTime]) {
+pub(crate) fn merge_parts(parts: &mut Vec<NamedTime>, more: &[NamedTime]) {
     for part in more {
         match parts.iter_mut().find(|known| known.name == part.name) {
             Some(known) => {
-                add(&mut known.time_ns.0, part.time_ns.0);
+                add_saturating(&mut known.time_ns.0, part.time_ns.0);
                 known.count += part.count;
             }
             None => parts.push(part.clone()),
         }
     }
-    longest_first(parts);
+    sort_longest_first(parts);
 }
 
 /// The causes of a device's idle time as parts that sum to `idle`; what they leave is unrecorded.
@@ -153,6 +154,6 @@ pub(crate) fn from_causes(causes: &IdleCauses, idle: Nanos) -> Vec<NamedTime> {
             });
         }
     }
-    longest_first(&mut parts);
+    sort_longest_first(&mut parts);
     parts
 }

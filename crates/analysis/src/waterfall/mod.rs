@@ -25,17 +25,17 @@ pub use self::idle_parts::{
     DATA_LOADING, HOST_BUSY, HOST_SYNC, LAUNCH_CALL, LAUNCH_LATENCY, NOT_STARTED, NamedTime,
     QUEUED_GAP, UNKNOWN, UNRECORDED,
 };
-use self::idle_parts::{IdleSplit, from_causes, longest_first, merge};
+use self::idle_parts::{IdleSplit, from_causes, merge_parts, sort_longest_first};
 pub use self::unmatched_reason::UnmatchedReason;
 use crate::timeline::idle::IdleCauses;
-use crate::timeline::intervals::{add, union_length};
+use crate::timeline::intervals::{add_saturating, union_length};
 
-/// What an event counts as. Every event is in exactly one part.
+/// The part that an event counts to. Every event is in exactly one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EventClass {
     /// It does the work of the operator with this number in the list of rooflines.
     Matched(u32),
-    /// No operator needs it.
+    /// It does what no operator of the model needs.
     Extra,
     /// It moves or fills memory.
     Copy,
@@ -45,9 +45,9 @@ pub(crate) enum EventClass {
     Unattributed(UnmatchedReason),
 }
 
-/// One interval of work.
+/// One interval of work and the part that it counts to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(crate) struct ClassedEvent {
     pub(crate) start_ns: Nanos,
     pub(crate) end_ns: Nanos,
     /// When the host asked for it, where that is known.
@@ -75,7 +75,6 @@ impl From<OperatorRoofline> for Roofline {
 }
 
 impl Roofline {
-    /// Adds another operator.
     pub fn add(&mut self, other: &OperatorRoofline) {
         self.least += other.roofline_seconds();
         self.limits.tensor += other.tensor;
@@ -84,13 +83,13 @@ impl Roofline {
     }
 }
 
-/// What a waterfall is made of.
+/// The facts that a waterfall is computed from.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Input<'a> {
+pub(crate) struct WaterfallInput<'a> {
     /// Begin and end of the phase.
     pub(crate) window: (Nanos, Nanos),
     /// The events of one device or of the coordinating thread, in order of their starts.
-    pub(crate) events: &'a [Event],
+    pub(crate) events: &'a [ClassedEvent],
     /// The least times of the operators that events are matched to; absent without a device.
     pub(crate) rooflines: Option<&'a [Roofline]>,
     /// What the host did, in order of starts: it says what idle time was for.
@@ -100,9 +99,9 @@ pub(crate) struct Input<'a> {
 /// Operators that were faster than their roofline time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct BelowRoofline {
-    /// How many.
+    /// Number of operators that were faster than their roofline time.
     pub operators: u64,
-    /// What they lack together.
+    /// Sum of what they lack to their roofline times.
     pub missing_ns: Nanos,
     /// Their roofline ÷ their time, of the worst.
     pub worst_ratio: f64,
@@ -118,7 +117,7 @@ pub struct Waterfall {
     pub roofline_ns: Option<Nanos>,
     /// kernel inefficiency: the inefficiency of kernels. Negative values are kept. Absent without a device.
     pub inefficiency_ns: Option<Nanos>,
-    /// Time of matched events.
+    /// Time of events that do the work of operators.
     pub matched_ns: Nanos,
     /// Time of events that no operator needs.
     pub extra_ns: Nanos,
@@ -148,11 +147,11 @@ pub struct Waterfall {
     pub whole_roofline_ns: Option<Nanos>,
     /// Time of events that began or were launched before the phase. Part of S.
     pub carried_in_ns: Nanos,
-    /// Events.
+    /// Number of events in the phase.
     pub events: u64,
     /// Operators with a matched event.
     pub operators: u64,
-    /// Operators below their roofline.
+    /// Operators that were faster than their roofline time.
     pub below_roofline: BelowRoofline,
     /// What idle time was for; the parts sum to it.
     pub idle: Vec<NamedTime>,
@@ -165,10 +164,10 @@ pub struct Waterfall {
 
 impl Waterfall {
     /// The waterfall of one interval of time.
-    pub(crate) fn of(input: &Input<'_>) -> Self {
+    pub(crate) fn from_events(input: &WaterfallInput<'_>) -> Self {
         let (start, end) = (input.window.0, input.window.1.max(input.window.0));
-        let mut parts = Parts::default();
-        let mut per_operator = vec![Operator::default(); input.rooflines.map_or(0, <[_]>::len)];
+        let mut parts = WaterfallSums::default();
+        let mut per_operator = vec![OperatorSum::default(); input.rooflines.map_or(0, <[_]>::len)];
         let mut without_roofline = std::collections::BTreeSet::new();
         let mut idle = IdleSplit::new(input.host);
         let mut covered = start;
@@ -181,16 +180,16 @@ impl Waterfall {
             }
             let time = to.0.saturating_sub(from.0);
             parts.events += 1;
-            add(&mut parts.sum, time);
+            add_saturating(&mut parts.sum, time);
             if event.launched_ns.unwrap_or(event.start_ns) < start {
-                add(&mut parts.carried_in, time);
+                add_saturating(&mut parts.carried_in, time);
             }
             match &event.class {
                 EventClass::Matched(id) => {
-                    add(&mut parts.matched, time);
+                    add_saturating(&mut parts.matched, time);
                     match per_operator.get_mut(*id as usize) {
                         Some(operator) => {
-                            add(&mut operator.time, time);
+                            add_saturating(&mut operator.time, time);
                             operator.seen = true;
                             operator.begins |= event.start_ns >= start;
                         }
@@ -199,34 +198,34 @@ impl Waterfall {
                         }
                     }
                 }
-                EventClass::Extra => add(&mut parts.extra, time),
-                EventClass::Copy => add(&mut parts.copies, time),
-                EventClass::Communication => add(&mut parts.communication, time),
+                EventClass::Extra => add_saturating(&mut parts.extra, time),
+                EventClass::Copy => add_saturating(&mut parts.copies, time),
+                EventClass::Communication => add_saturating(&mut parts.communication, time),
                 EventClass::Unattributed(reason) => {
                     let entry = parts.reasons.entry(*reason).or_default();
-                    add(&mut entry.0, time);
+                    add_saturating(&mut entry.0, time);
                     entry.1 += 1;
                 }
             }
             if from > covered {
-                idle.gap(covered, from);
-                add(&mut parts.idle, from.0.saturating_sub(covered.0));
+                idle.add_gap(covered, from);
+                add_saturating(&mut parts.idle, from.0.saturating_sub(covered.0));
             }
             covered = covered.max(to);
         }
         if end > covered {
-            idle.gap(covered, end);
-            add(&mut parts.idle, end.0.saturating_sub(covered.0));
+            idle.add_gap(covered, end);
+            add_saturating(&mut parts.idle, end.0.saturating_sub(covered.0));
         }
-        let mut waterfall = parts.finish(end.0.saturating_sub(start.0), idle.finish());
+        let mut waterfall = parts.into_waterfall(end.0.saturating_sub(start.0), idle.into_parts());
         waterfall.operators = without_roofline.len() as u64;
         waterfall.take_rooflines(&per_operator, input.rooflines);
-        waterfall.exposed_communication_ns = exposed(input, &EventClass::Communication);
-        waterfall.exposed_extra_ns = exposed(input, &EventClass::Extra);
+        waterfall.exposed_communication_ns = exposed_time(input, &EventClass::Communication);
+        waterfall.exposed_extra_ns = exposed_time(input, &EventClass::Extra);
         waterfall
     }
 
-    fn take_rooflines(&mut self, operators: &[Operator], rooflines: Option<&[Roofline]>) {
+    fn take_rooflines(&mut self, operators: &[OperatorSum], rooflines: Option<&[Roofline]>) {
         self.operators += operators.iter().filter(|operator| operator.seen).count() as u64;
         let Some(rooflines) = rooflines else { return };
         let mut sum = 0.0;
@@ -243,7 +242,7 @@ impl Waterfall {
             // A clock that counts whole nanoseconds may lose one at each end.
             if least_ns > operator.time as f64 + 2.0 {
                 self.below_roofline.operators += 1;
-                add(
+                add_saturating(
                     &mut self.below_roofline.missing_ns.0,
                     (least_ns - operator.time as f64).round() as i64,
                 );
@@ -297,7 +296,7 @@ impl Waterfall {
                 other.below_roofline.missing_ns,
             ),
         ] {
-            add(&mut sum.0, more.0);
+            add_saturating(&mut sum.0, more.0);
         }
         self.events += other.events;
         self.operators += other.operators;
@@ -306,8 +305,8 @@ impl Waterfall {
             .below_roofline
             .worst_ratio
             .max(other.below_roofline.worst_ratio);
-        merge(&mut self.idle, &other.idle);
-        merge(&mut self.unattributed, &other.unattributed);
+        merge_parts(&mut self.idle, &other.idle);
+        merge_parts(&mut self.unattributed, &other.unattributed);
         if self.extra_abstains.is_none() {
             self.extra_abstains = other.extra_abstains;
         }
@@ -358,7 +357,7 @@ impl Waterfall {
         }
     }
 
-    /// What about it should not be trusted.
+    /// Issues that put the waterfall in doubt.
     pub fn issues(&self, phase: &str) -> Vec<Issue> {
         let mut issues = Vec::new();
         if let Some(rest) = self.inefficiency_ns.filter(|rest| rest.0 < 0) {
@@ -392,13 +391,13 @@ impl Waterfall {
 }
 
 /// Time in which events of one class run and nothing else does: the union of all events less that of the others.
-fn exposed(input: &Input<'_>, class: &EventClass) -> Nanos {
-    let is_of_class = |event: &&Event| event.class == *class;
+fn exposed_time(input: &WaterfallInput<'_>, class: &EventClass) -> Nanos {
+    let is_of_class = |event: &&ClassedEvent| event.class == *class;
     if !input.events.iter().any(|event| is_of_class(&event)) {
         return Nanos(0);
     }
     let (start, end) = input.window;
-    let inside = |event: &Event| (event.start_ns.max(start).0, event.end_ns.min(end).0);
+    let inside = |event: &ClassedEvent| (event.start_ns.max(start).0, event.end_ns.min(end).0);
     let in_window = |(start, end): &(i64, i64)| start < end;
     let all = input.events.iter().map(inside).filter(in_window);
     let others = input.events.iter().filter(|event| !is_of_class(event));
@@ -407,14 +406,14 @@ fn exposed(input: &Input<'_>, class: &EventClass) -> Nanos {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Operator {
+struct OperatorSum {
     time: i64,
     seen: bool,
     begins: bool,
 }
 
 #[derive(Default)]
-struct Parts {
+struct WaterfallSums {
     events: u64,
     sum: i64,
     matched: i64,
@@ -426,8 +425,8 @@ struct Parts {
     reasons: BTreeMap<UnmatchedReason, (i64, u64)>,
 }
 
-impl Parts {
-    fn finish(self, wall: i64, idle: Vec<NamedTime>) -> Waterfall {
+impl WaterfallSums {
+    fn into_waterfall(self, wall: i64, idle: Vec<NamedTime>) -> Waterfall {
         let busy = wall.saturating_sub(self.idle);
         let mut unattributed: Vec<NamedTime> = self
             .reasons
@@ -438,7 +437,7 @@ impl Parts {
                 count,
             })
             .collect();
-        longest_first(&mut unattributed);
+        sort_longest_first(&mut unattributed);
         Waterfall {
             wall_ns: Nanos(wall),
             matched_ns: Nanos(self.matched),
@@ -470,8 +469,8 @@ mod tests {
     use super::*;
     use crate::waterfall::idle_parts::UNRECORDED;
 
-    fn event(start_ns: i64, end_ns: i64, class: EventClass) -> Event {
-        Event {
+    fn event(start_ns: i64, end_ns: i64, class: EventClass) -> ClassedEvent {
+        ClassedEvent {
             start_ns: Nanos(start_ns),
             end_ns: Nanos(end_ns),
             launched_ns: None,
@@ -512,7 +511,7 @@ mod tests {
             event(300, 400, EventClass::Extra),
         ];
         let rooflines = [roofline(25.0), roofline(12.0)];
-        let waterfall = Waterfall::of(&Input {
+        let waterfall = Waterfall::from_events(&WaterfallInput {
             window: (Nanos(100), Nanos(200)),
             events: &events,
             rooflines: Some(&rooflines),
@@ -541,7 +540,7 @@ mod tests {
     #[test]
     fn less_than_the_roofline_time_is_kept_and_an_issue() {
         let events = [event(0, 10, EventClass::Matched(0))];
-        let waterfall = Waterfall::of(&Input {
+        let waterfall = Waterfall::from_events(&WaterfallInput {
             window: (Nanos(0), Nanos(10)),
             events: &events,
             rooflines: Some(&[roofline(15.0)]),
@@ -567,10 +566,10 @@ mod tests {
     #[test]
     fn without_a_device_matched_time_is_one_part() {
         let events = [event(0, 10, EventClass::Matched(7))];
-        let waterfall = Waterfall::of(&Input {
+        let waterfall = Waterfall::from_events(&WaterfallInput {
             window: (Nanos(0), Nanos(20)),
             events: &events,
-            ..Input::default()
+            ..WaterfallInput::default()
         });
         assert_eq!(waterfall.roofline_ns, None);
         assert_eq!(waterfall.parts()[0], ("matched", Nanos(10)));
@@ -586,9 +585,9 @@ mod tests {
         ]
     }
 
-    fn events() -> impl Strategy<Value = Vec<Event>> {
+    fn events() -> impl Strategy<Value = Vec<ClassedEvent>> {
         prop::collection::vec((-50i64..250, 0i64..60, classes()), 0..40).prop_map(|raw| {
-            let mut events: Vec<Event> = raw
+            let mut events: Vec<ClassedEvent> = raw
                 .into_iter()
                 .map(|(start, length, class)| event(start, start + length, class))
                 .collect();
@@ -609,7 +608,7 @@ mod tests {
             let rooflines: Option<Vec<_>> = rooflines.map(|f| f.into_iter().map(roofline).collect());
             let mut host: Vec<_> = host.into_iter().map(|(s, l)| super::tests::host("h", s, s + l)).collect();
             host.sort_by_key(|host| host.start_ns);
-            let waterfall = Waterfall::of(&Input { window: (Nanos(window.0), Nanos(window.1)), events: &events, rooflines: rooflines.as_deref(), host: &host });
+            let waterfall = Waterfall::from_events(&WaterfallInput { window: (Nanos(window.0), Nanos(window.1)), events: &events, rooflines: rooflines.as_deref(), host: &host });
             let total: i64 = waterfall.parts().iter().map(|(_, time)| time.0).sum();
             prop_assert_eq!(total, window.1 - window.0);
             prop_assert_eq!(waterfall.wall_ns.0, window.1 - window.0);
@@ -627,26 +626,26 @@ mod tests {
             prop_assert_eq!(named(&waterfall.unattributed), waterfall.unattributed_ns.0);
             let in_host = |t: i64| host.iter().any(|h| h.start_ns.0 <= t && t < h.end_ns.0);
             let host_idle = (window.0..window.1).filter(|t| inside(*t) == 0 && in_host(*t)).count() as i64;
-            let found = waterfall.idle.iter().filter(|part| part.name == "h").map(|part| part.time_ns.0).sum::<i64>();
-            prop_assert_eq!(found, host_idle);
+            let named_idle = waterfall.idle.iter().filter(|part| part.name == "h").map(|part| part.time_ns.0).sum::<i64>();
+            prop_assert_eq!(named_idle, host_idle);
         }
 
         /// Cutting a phase in two changes nothing but where the cut is.
         #[test]
         fn halves_sum_to_the_whole(events in events(), cut in 0i64..100) {
-            let of = |start, end| Waterfall::of(&Input { window: (Nanos(start), Nanos(end)), events: &events, ..Input::default() });
-            let whole = of(0, 100);
-            let mut halves = of(0, cut);
-            halves.add(&of(cut, 100));
+            let between = |start, end| Waterfall::from_events(&WaterfallInput { window: (Nanos(start), Nanos(end)), events: &events, ..WaterfallInput::default() });
+            let whole = between(0, 100);
+            let mut halves = between(0, cut);
+            halves.add(&between(cut, 100));
             prop_assert_eq!(halves.parts(), whole.parts());
             prop_assert_eq!((halves.busy_ns, halves.sum_ns), (whole.busy_ns, whole.sum_ns));
         }
 
         #[test]
         fn no_times_make_it_panic(times in prop::collection::vec((any::<i64>(), any::<i64>(), classes()), 0..6), window in any::<(i64, i64)>()) {
-            let mut events: Vec<Event> = times.into_iter().map(|(s, e, class)| event(s, e, class)).collect();
+            let mut events: Vec<ClassedEvent> = times.into_iter().map(|(s, e, class)| event(s, e, class)).collect();
             events.sort_by_key(|event| event.start_ns);
-            let waterfall = Waterfall::of(&Input { window: (Nanos(window.0), Nanos(window.1)), events: &events, rooflines: Some(&[roofline(1.0)]), host: &[] });
+            let waterfall = Waterfall::from_events(&WaterfallInput { window: (Nanos(window.0), Nanos(window.1)), events: &events, rooflines: Some(&[roofline(1.0)]), host: &[] });
             prop_assert!(waterfall.wall_ns.0 >= 0);
             let _ = waterfall.issues("x");
         }

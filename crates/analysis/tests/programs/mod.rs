@@ -39,7 +39,6 @@ pub(crate) struct Call {
     pub(crate) graph: u32,
 }
 
-/// The shapes of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// A prefill and decode steps, several requests.
@@ -77,7 +76,7 @@ pub(crate) const SHAPES: [Shape; 10] = [
     Shape::Blocks,
 ];
 
-/// What a program did.
+/// The launches of a program with the beginnings of its steps.
 pub(crate) struct Program {
     pub(crate) shape: Shape,
     pub(crate) calls: Vec<Call>,

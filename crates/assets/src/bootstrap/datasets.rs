@@ -13,18 +13,18 @@ use super::{
 };
 use crate::{AssetError, Change, RepoKind, Result, Surroundings, archive, document, link};
 
-/// `datasets/NAME/bootstrap.yaml`.
+/// The file `datasets/NAME/bootstrap.yaml`, which names one dataset.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct DatasetBootstrap {
     #[serde(default)]
-    env: Env,
-    dataset: Entry,
+    env: DatasetEnv,
+    dataset: DatasetLink,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Env {
+struct DatasetEnv {
     #[serde(default)]
     data_root_env: Option<String>,
     #[serde(default)]
@@ -33,7 +33,7 @@ struct Env {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct DatasetLink {
     #[serde(default)]
     source_subdir: Option<String>,
     #[serde(default)]
@@ -83,7 +83,7 @@ pub(super) fn plan_dataset(
     surroundings: &Surroundings,
     plan: &mut Bootstrap,
 ) -> Result<()> {
-    let File { env, dataset } = document::read_document(path)?;
+    let DatasetBootstrap { env, dataset } = document::read_document(path)?;
     let lookup = Lookup::new(
         env.data_root_env.as_deref(),
         &["DATASETS_ROOT"],
@@ -120,7 +120,12 @@ pub(super) fn plan_dataset(
 }
 
 /// Archives whose folders are missing or empty. They are extracted beside the archive, as the schema has it.
-fn plan_archives(dataset: &Entry, target: &Path, file: &Path, plan: &mut Bootstrap) -> Result<()> {
+fn plan_archives(
+    dataset: &DatasetLink,
+    target: &Path,
+    file: &Path,
+    plan: &mut Bootstrap,
+) -> Result<()> {
     let unknown = dataset
         .unzip_targets
         .keys()

@@ -15,12 +15,11 @@ use crate::{AssetError, Changes, Result, Surroundings};
 /// Name of the file that declares links.
 pub const FILE: &str = "bootstrap.yaml";
 
-/// Which links are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// `models/bootstrap.yaml`.
+pub enum BootstrapPart {
+    /// Links that the file `models/bootstrap.yaml` declares.
     Models,
-    /// `datasets/*/bootstrap.yaml`.
+    /// Links that the files `datasets/*/bootstrap.yaml` declare.
     Datasets,
     /// Both, as far as they are there.
     All,
@@ -29,7 +28,7 @@ pub enum Part {
 /// One link, and what it should point at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Asset {
-    /// `model` or `dataset`.
+    /// What the link points at: `model` or `dataset`.
     pub kind: &'static str,
     /// The link, relative to the project.
     #[serde(serialize_with = "path_text::serialize")]
@@ -46,7 +45,7 @@ pub struct Asset {
 pub struct Bootstrap {
     /// Every link that could be worked out.
     pub assets: Vec<Asset>,
-    /// What makes them so.
+    /// The changes that make the links, not applied yet.
     pub changes: Changes,
     /// What cannot be made; nothing else waits for it.
     pub problems: Vec<AssetError>,
@@ -80,17 +79,17 @@ impl Bootstrap {
 /// Reads the files of a project and works out what is to be done. `names` are models and datasets; all where it is empty.
 pub fn plan(
     project: &Path,
-    part: Part,
+    part: BootstrapPart,
     names: &[String],
     surroundings: &Surroundings,
 ) -> Result<Bootstrap> {
     let mut plan = Bootstrap::default();
-    let mut found = false;
+    let mut has_file = false;
     let mut known: Vec<String> = Vec::new();
     let is_wanted = |name: &str| names.is_empty() || names.iter().any(|one| one == name);
-    if part != Part::Models {
+    if part != BootstrapPart::Models {
         for file in datasets::dataset_files(project)? {
-            found = true;
+            has_file = true;
             let folder = file.parent().and_then(Path::file_name).unwrap_or_default();
             let name = folder.to_string_lossy().into_owned();
             if is_wanted(&name) {
@@ -100,8 +99,8 @@ pub fn plan(
         }
     }
     let file = project.join("models").join(FILE);
-    if part != Part::Datasets && file.is_file() {
-        found = true;
+    if part != BootstrapPart::Datasets && file.is_file() {
+        has_file = true;
         let mut own = Bootstrap::default();
         match models::plan_models(project, &file, &is_wanted, surroundings, &mut own) {
             Ok(names) => known.extend(names),
@@ -113,19 +112,25 @@ pub fn plan(
         });
     }
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+        let hint = if known.is_empty() {
+            "models/bootstrap.yaml and datasets/NAME/bootstrap.yaml declare them; none of them does yet"
+                .to_owned()
+        } else {
+            format!("declared: {}", known.join(", "))
+        };
         return Err(AssetError::refused(
             format!(
                 "no model or dataset `{unknown}` is declared in {}",
                 project.display()
             ),
-            &format!("declared: {}", known.join(", ")),
+            &hint,
         ));
     }
-    if !found {
+    if !has_file {
         let looked = match part {
-            Part::Models => "models/bootstrap.yaml",
-            Part::Datasets => "datasets/*/bootstrap.yaml",
-            Part::All => "models/bootstrap.yaml or datasets/*/bootstrap.yaml",
+            BootstrapPart::Models => "models/bootstrap.yaml",
+            BootstrapPart::Datasets => "datasets/*/bootstrap.yaml",
+            BootstrapPart::All => "models/bootstrap.yaml or datasets/*/bootstrap.yaml",
         };
         return Err(AssetError::refused(
             format!("there is no {looked} in {}", project.display()),

@@ -11,18 +11,18 @@ use crate::{RepoKind, Result, Surroundings, document, link};
 /// `models/bootstrap.yaml`: one `model`, or a list of `models`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct ModelBootstrap {
     #[serde(default)]
-    env: Env,
+    env: ModelEnv,
     #[serde(default)]
-    model: Option<Entry>,
+    model: Option<ModelLink>,
     #[serde(default)]
-    models: Vec<Entry>,
+    models: Vec<ModelLink>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Env {
+struct ModelEnv {
     #[serde(default)]
     model_root_env: Option<String>,
     #[serde(default)]
@@ -31,7 +31,7 @@ struct Env {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct ModelLink {
     #[serde(default)]
     source_subdir: Option<String>,
     #[serde(default)]
@@ -51,7 +51,7 @@ pub(super) fn plan_models(
     surroundings: &Surroundings,
     plan: &mut Bootstrap,
 ) -> Result<Vec<String>> {
-    let file: File = document::read_document(path)?;
+    let file: ModelBootstrap = document::read_document(path)?;
     let lookup = Lookup::new(
         file.env.model_root_env.as_deref(),
         &["HF_SNAPSHOTS_ROOT", "MODELS_ROOT"],
@@ -59,7 +59,7 @@ pub(super) fn plan_models(
         hub_cache(surroundings),
     );
     let root = lookup.find_root(surroundings, path)?;
-    let entries: Vec<&Entry> = file.model.iter().chain(&file.models).collect();
+    let entries: Vec<&ModelLink> = file.model.iter().chain(&file.models).collect();
     for entry in &entries {
         if !is_wanted(&entry.repo_link_name) {
             continue;

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// A root, and how it came about.
-pub(super) struct Root {
+pub(super) struct LinkRoot {
     pub(super) path: PathBuf,
     /// The variable that was set, or those that could be.
     pub(super) from: String,
@@ -20,7 +20,7 @@ pub(super) struct Lookup<'a> {
     variables: Vec<&'a str>,
     /// The path that the file gives where none is set.
     default: Option<&'a str>,
-    /// Where people have it.
+    /// Where such data usually lie, if nothing else is set.
     usual: PathBuf,
 }
 
@@ -40,11 +40,11 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    pub(super) fn find_root(&self, surroundings: &Surroundings, file: &Path) -> Result<Root> {
+    pub(super) fn find_root(&self, surroundings: &Surroundings, file: &Path) -> Result<LinkRoot> {
         let base = file.parent().unwrap_or(file);
         for name in &self.variables {
             if let Some(value) = surroundings.var(name) {
-                return Ok(Root {
+                return Ok(LinkRoot {
                     path: surroundings.path(value, Path::new("/"), file)?,
                     from: format!("${name} is {value}"),
                 });
@@ -59,7 +59,7 @@ impl<'a> Lookup<'a> {
             Some(path) => surroundings.path(path, base, file)?,
             None => self.usual.clone(),
         };
-        Ok(Root {
+        Ok(LinkRoot {
             path,
             from: format!("{} is not set", variables.join(" or ")),
         })
@@ -106,9 +106,9 @@ impl LinkTarget<'_> {
                 }
                 if !folder.exists()
                     && is_commit(subdir)
-                    && let Some(found) = by_commit(root, subdir)
+                    && let Some(snapshot) = by_commit(root, subdir)
                 {
-                    return Ok(cached(found));
+                    return Ok(cached(snapshot));
                 }
                 let revision = folder
                     .parent()

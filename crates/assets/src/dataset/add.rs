@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{
     ANALYSIS, Dataset, METADATA, SOURCE, check_name, readme, sample_page,
-    samples::Samples,
+    samples::DatasetSamples,
     statistics::{self, Statistics},
 };
 use crate::{AssetError, Change, Changes, Result, document, link};
@@ -16,7 +16,6 @@ pub struct NewDataset {
     pub name: String,
     /// The folder with the data as it came.
     pub source: PathBuf,
-    /// Where it is published.
     pub url: Option<String>,
     pub license: Option<String>,
     pub version: Option<String>,
@@ -34,7 +33,11 @@ pub fn add(project: &Path, new: &NewDataset) -> Result<Changes> {
         .map_err(AssetError::io("find", project))?;
     if source.starts_with(&inside) {
         return Err(AssetError::refused(
-            format!("{} is inside the project", source.display()),
+            format!(
+                "{} is inside {}, the folder of the project",
+                source.display(),
+                inside.display()
+            ),
             "data are kept outside of the project and linked; move it, or make it a variant",
         ));
     }
@@ -88,8 +91,8 @@ pub fn add(project: &Path, new: &NewDataset) -> Result<Changes> {
         &project.join("conf/dataset").join(format!("{name}.yaml")),
         config,
     );
-    let samples = Samples::found(&source)?;
-    let statistics = Statistics::of(&samples)?;
+    let samples = DatasetSamples::find_below(&source)?;
+    let statistics = Statistics::of_samples(&samples)?;
     changes.own_file(
         &dataset.folder.join(ANALYSIS).join(statistics::FILE),
         statistics::with_part(&dataset.folder, SOURCE, &statistics),

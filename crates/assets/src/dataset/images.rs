@@ -11,12 +11,12 @@ use serde::Serialize;
 /// Bytes that are read at most: a JPEG's size stands behind its metadata.
 const HEAD: u64 = 1 << 20;
 
-/// Pixels of an image.
+/// Width and height of an image in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ImageSize {
-    /// Pixels across.
+    /// Number of pixels from left to right.
     pub width: u32,
-    /// Pixels down.
+    /// Number of pixels from top to bottom.
     pub height: u32,
 }
 

@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 use llmprof_units::path_text;
 use serde::{Deserialize, Serialize};
 
+use super::SampleFormat;
 use crate::{AssetError, Result, document};
 
 /// `metadata.yaml` of a variant: where it came from and how.
@@ -20,29 +21,32 @@ pub struct VariantMetadata {
     /// The tokenizer's file and its hash, where texts were tokenized.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<TokenizerFile>,
-    /// How much it is.
+    /// What its only file is, `data/samples.FORMAT`.
+    #[serde(default)]
+    pub format: SampleFormat,
+    /// Number of samples and tokens, and the space on disk.
     pub size: VariantSize,
-    /// Hash of `data/samples.jsonl`; absent for variants that somebody else made.
+    /// Hash of the file of samples; absent for variants that somebody else made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
 }
 
-/// Which tokenizer it was.
+/// The tokenizer that made the token ids, known by the hash of its file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenizerFile {
-    /// As it was named.
+    /// Path of the tokenizer's file as the request named it.
     #[serde(serialize_with = "path_text::serialize")]
     pub file: PathBuf,
-    /// Hash of the file.
+    /// SHA-256 of the tokenizer's file, in hexadecimal.
     pub sha256: String,
 }
 
 /// How much a variant is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VariantSize {
-    /// Samples.
+    /// Number of samples in the variant.
     pub samples: u64,
-    /// Megabytes (10⁶) on disk.
+    /// Space on disk in megabytes of 10⁶ bytes.
     #[serde(default)]
     pub disk_mb: f64,
     /// Tokens of all samples, where they were tokenized.
@@ -61,6 +65,7 @@ impl VariantMetadata {
             && self.transform == other.transform
             && self.seed == other.seed
             && self.tokenizer == other.tokenizer
+            && self.format == other.format
     }
 }
 

@@ -2,10 +2,15 @@
 
 mod add;
 mod choose;
+mod facts;
+mod format;
 mod images;
 mod metadata;
+#[cfg(feature = "parquet")]
+mod parquet_writer;
 mod readme;
 mod sample_page;
+mod sample_row;
 pub mod samples;
 mod statistics;
 mod tokens;
@@ -19,11 +24,14 @@ use std::{
 };
 
 pub use add::{NewDataset, add};
+pub use facts::DatasetFacts;
+pub use format::SampleFormat;
 pub use images::{ImageSize, image_size};
 pub use metadata::{VariantMetadata, VariantSize};
+pub use sample_row::{SampleRow, SampleValue};
 pub use statistics::Statistics;
 pub use tokens::{Encode, SampleTokenizer};
-pub use variant::{Selection, VariantRequest, variants};
+pub use variant::{SampleSelection, VariantRequest, variants};
 pub use verify::{Fault, verify};
 
 use crate::{AssetError, Result};
@@ -32,11 +40,9 @@ use crate::{AssetError, Result};
 pub const SOURCE: &str = "source-data";
 /// Folder of a variant's data.
 pub const DATA: &str = "data";
-/// Folder of file lists.
 pub const SUBSETS: &str = "subsets";
 /// Facts of a dataset or of a variant.
 pub const METADATA: &str = "metadata.yaml";
-/// Folder of statistics.
 pub const ANALYSIS: &str = "analysis";
 
 /// A dataset of a project.
@@ -65,8 +71,8 @@ impl Dataset {
     pub fn open(project: &Path, name: &str) -> Result<Self> {
         let all = Self::list(project)?;
         let known = all.iter().map(|dataset| dataset.name.clone()).collect();
-        let found = all.into_iter().find(|dataset| dataset.name == name);
-        found.ok_or(AssetError::Unknown {
+        let dataset = all.into_iter().find(|dataset| dataset.name == name);
+        dataset.ok_or(AssetError::Unknown {
             what: "dataset",
             name: name.to_owned(),
             known,
@@ -100,7 +106,7 @@ impl Dataset {
     }
 
     /// The folder that samples of a variant are read from; of the data as it came for `source-data`.
-    pub fn root(&self, variant: &str) -> Result<PathBuf> {
+    pub fn variant_folder(&self, variant: &str) -> Result<PathBuf> {
         match variant {
             SOURCE => Ok(self.source()),
             variant => variant_root(&self.source(), variant),
@@ -151,7 +157,7 @@ pub(crate) fn check_name(name: &str, what: &str) -> Result<()> {
     ))
 }
 
-/// Names of the folders in a folder, without hidden ones; none where it is not there.
+/// Names of the folders in a folder, without hidden ones; empty if it does not exist.
 fn list_folders(folder: &Path) -> Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,

@@ -35,7 +35,7 @@ pub(super) fn refresh_readme(dataset: &Dataset, changes: &mut Changes) -> Result
     Ok(())
 }
 
-/// Whether the README tells what is there now; `None` where it has no part of ours.
+/// Whether the README is up to date; `None` if it has no generated part.
 pub(super) fn is_current(dataset: &Dataset) -> Result<Option<bool>> {
     let path = dataset.folder.join("README.md");
     let text = fs::read_to_string(&path).map_err(AssetError::io("read", &path))?;

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use super::{
     ANALYSIS, Dataset, SOURCE,
-    samples::{Content, Samples},
+    samples::{DatasetSamples, SampleContent},
 };
 use crate::{Changes, Result};
 
+/// Enough to see what the samples are like on a page that loads at once: 20 samples, about ten lines of each.
 const SAMPLES_SHOWN: usize = 20;
 const CHARACTERS_SHOWN: usize = 600;
 const TOKENS_SHOWN: usize = 64;
@@ -20,7 +21,7 @@ img{max-width:100%;max-height:24rem}h2{font-size:1rem;overflow-wrap:anywhere}";
 pub(super) fn put_page(
     dataset: &Dataset,
     part: &str,
-    (root, samples): (&Path, &Samples),
+    (root, samples): (&Path, &DatasetSamples),
     changes: &mut Changes,
 ) -> Result<()> {
     let name = match part {
@@ -32,7 +33,12 @@ pub(super) fn put_page(
     Ok(())
 }
 
-fn render_page(dataset: &Dataset, part: &str, root: &Path, samples: &Samples) -> Result<String> {
+fn render_page(
+    dataset: &Dataset,
+    part: &str,
+    root: &Path,
+    samples: &DatasetSamples,
+) -> Result<String> {
     let title = escape_html(&format!("{}: {part}", dataset.name));
     let shown = samples.len().min(SAMPLES_SHOWN);
     let mut page = format!(
@@ -46,8 +52,8 @@ fn render_page(dataset: &Dataset, part: &str, root: &Path, samples: &Samples) ->
         let sample = samples.sample(number)?;
         page += &format!("<h2>{}</h2>\n", escape_html(&sample.id));
         page += &match sample.content {
-            Content::Text(text) => excerpt_of(text.chars(), CHARACTERS_SHOWN, "character"),
-            Content::Tokens(tokens) => {
+            SampleContent::Text(text) => excerpt_of(text.chars(), CHARACTERS_SHOWN, "character"),
+            SampleContent::Tokens(tokens) => {
                 let ids: Vec<String> = tokens
                     .iter()
                     .take(TOKENS_SHOWN)
@@ -56,7 +62,7 @@ fn render_page(dataset: &Dataset, part: &str, root: &Path, samples: &Samples) ->
                 let more = tokens.len().saturating_sub(TOKENS_SHOWN);
                 format!("<pre>{}{}</pre>\n", ids.join(" "), rest_note(more, "token"))
             }
-            Content::Image(path) => {
+            SampleContent::Image(path) => {
                 let address = image_address(dataset, part, root, &path);
                 let address = escape_html(&address);
                 format!(

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     images::image_size,
-    samples::{Content, Samples},
+    samples::{DatasetSamples, SampleContent},
 };
 use crate::{AssetError, Result};
 
@@ -15,37 +15,36 @@ pub(super) const FILE: &str = "statistics.json";
 
 /// Least, middle and most of something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
-#[schemars(rename = "SampleSpread")]
-pub struct Spread {
-    /// The smallest.
+pub struct SampleSpread {
+    /// Smallest value over the samples that have one.
     pub min: u64,
     /// The middle one; the lower of two.
     pub median: u64,
-    /// The largest.
+    /// Largest value over the samples that have one.
     pub max: u64,
-    /// All together.
+    /// Sum over the samples that have one.
     pub sum: u64,
 }
 
 /// What the samples of a dataset or a variant are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Statistics {
-    /// Samples.
+    /// Number of samples in the dataset or variant.
     pub samples: u64,
     /// Bytes of texts and image files.
     pub bytes: u64,
-    /// Characters of texts.
+    /// Characters (Unicode) of each text; absent without texts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text_characters: Option<Spread>,
+    pub text_characters: Option<SampleSpread>,
     /// Tokens of samples that were tokenized.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<Spread>,
-    /// Pixels across images.
+    pub tokens: Option<SampleSpread>,
+    /// Width of each image in pixels; absent without images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub image_width: Option<Spread>,
-    /// Pixels down images.
+    pub image_width: Option<SampleSpread>,
+    /// Height of each image in pixels; absent without images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub image_height: Option<Spread>,
+    pub image_height: Option<SampleSpread>,
     /// Images whose size could not be read.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub images_of_unknown_size: u64,
@@ -60,40 +59,40 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl Statistics {
-    /// Reads every sample.
-    pub fn of(samples: &Samples) -> Result<Self> {
-        let mut found = Self::default();
+    /// Reads every sample, so it takes as long as reading the files.
+    pub fn of_samples(samples: &DatasetSamples) -> Result<Self> {
+        let mut statistics = Self::default();
         let (mut characters, mut tokens) = (Vec::new(), Vec::new());
         let (mut widths, mut heights) = (Vec::new(), Vec::new());
         for index in 0..samples.len() {
-            found.samples += 1;
+            statistics.samples += 1;
             match samples.sample(index)?.content {
-                Content::Text(text) => {
-                    found.bytes += text.len() as u64;
+                SampleContent::Text(text) => {
+                    statistics.bytes += text.len() as u64;
                     characters.push(text.chars().count() as u64);
                 }
-                Content::Tokens(list) => tokens.push(list.len() as u64),
-                Content::Image(path) => {
+                SampleContent::Tokens(list) => tokens.push(list.len() as u64),
+                SampleContent::Image(path) => {
                     let file = std::fs::metadata(&path).map_err(AssetError::io("read", &path))?;
-                    found.bytes += file.len();
+                    statistics.bytes += file.len();
                     match image_size(&path).map_err(AssetError::io("read", &path))? {
                         Some(size) => {
                             widths.push(size.width.into());
                             heights.push(size.height.into());
                         }
-                        None => found.images_of_unknown_size += 1,
+                        None => statistics.images_of_unknown_size += 1,
                     }
                 }
             }
         }
-        found.text_characters = spread_of(characters);
-        found.tokens = spread_of(tokens);
-        found.image_width = spread_of(widths);
-        found.image_height = spread_of(heights);
-        Ok(found)
+        statistics.text_characters = spread_of(characters);
+        statistics.tokens = spread_of(tokens);
+        statistics.image_width = spread_of(widths);
+        statistics.image_height = spread_of(heights);
+        Ok(statistics)
     }
 
-    /// In a line.
+    /// One line, such as `3 samples, 4.2 KiB, 12 to 96 characters (median 40)`.
     pub fn line(&self) -> String {
         let mut parts = vec![llmprof_units::Count(self.samples, "sample").to_string()];
         if self.bytes > 0 {
@@ -117,8 +116,8 @@ impl Statistics {
     }
 }
 
-fn spread_of(mut values: Vec<u64>) -> Option<Spread> {
-    Some(Spread {
+fn spread_of(mut values: Vec<u64>) -> Option<SampleSpread> {
+    Some(SampleSpread {
         min: *values.iter().min()?,
         median: lower_median(&mut values)?,
         max: *values.iter().max()?,
@@ -130,7 +129,7 @@ fn spread_of(mut values: Vec<u64>) -> Option<Spread> {
 pub(super) fn with_part(folder: &Path, part: &str, statistics: &Statistics) -> String {
     let path = folder.join(super::ANALYSIS).join(FILE);
     let before = std::fs::read(path).unwrap_or_default();
-    // A broken file is made anew: it holds nothing that cannot be computed again.
+    // A broken file is replaced: it holds nothing that cannot be computed again.
     let mut parts: BTreeMap<String, serde_json::Value> =
         serde_json::from_slice(&before).unwrap_or_default();
     let value = serde_json::to_value(statistics).expect("statistics have only string keys");

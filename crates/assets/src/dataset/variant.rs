@@ -2,31 +2,29 @@
 
 use std::{
     fs::{self, File},
-    io::{BufWriter, Write},
+    io::{self, BufRead as _, BufReader},
     path::{Path, PathBuf},
 };
 
 use llmprof_units::hex_text;
-use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{
     ANALYSIS, DATA, Dataset, METADATA, SOURCE, SUBSETS, VariantMetadata, VariantSize, check_name,
-    choose, readme, sample_page,
-    samples::{Content, Samples},
+    choose,
+    format::{SampleFormat, SampleWriter},
+    readme, sample_page,
+    sample_row::{SampleRow, SampleValue},
+    samples::{DatasetSamples, SampleContent, StoredSample},
     statistics::{self, Statistics},
     tokens::SampleTokenizer,
 };
 use crate::{AssetError, Change, Changes, Result, changes::make_folder, document};
 
-/// File of a variant's samples.
-pub(super) const SAMPLES: &str = "samples.jsonl";
-
-/// Which samples are taken.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Selection {
+pub enum SampleSelection {
     All,
-    /// So many, at random.
+    /// This many samples, drawn at random with the request's seed.
     Random(usize),
     /// Those that a list names.
     Listed(PathBuf),
@@ -37,26 +35,28 @@ pub enum Selection {
 /// What is to be made.
 #[derive(Clone)]
 pub struct VariantRequest {
-    /// Name of the variant; `None` where a split or a tokenizer names it.
+    /// Name of the variant; `None` derives it from the selection.
     pub name: Option<String>,
     /// What it is made from: `source-data` or a variant.
     pub parent: String,
-    pub selection: Selection,
+    pub selection: SampleSelection,
     /// Seed of a random choice.
     pub seed: u64,
-    /// Texts become token ids.
+    /// Set if texts are to be stored as token ids.
     pub tokenizer: Option<SampleTokenizer>,
+    /// The file format; `None` takes the default one.
+    pub format: Option<SampleFormat>,
     /// Write the list `subsets/NAME.txt` instead of a folder with data.
     pub list: bool,
-    /// Make it anew where there is another variant of that name.
+    /// Replace another variant of that name.
     pub replace: bool,
     /// Today, as it is written into the facts.
     pub today: String,
-    /// Where relative lists start.
+    /// Folder that relative paths of lists start from.
     pub cwd: PathBuf,
 }
 
-/// One variant, worked out.
+/// One variant of the request: the samples it has and how they were chosen.
 struct Made {
     name: String,
     numbers: Vec<usize>,
@@ -66,10 +66,12 @@ struct Made {
 
 /// Works out what makes the variants.
 pub fn variants(dataset: &Dataset, request: &VariantRequest) -> Result<Changes> {
-    let root = dataset.root(&request.parent)?;
+    let root = dataset.variant_folder(&request.parent)?;
     let samples = match &request.selection {
-        Selection::Listed(list) => Samples::listed(&root, list, &[&request.cwd, &root])?,
-        _ => Samples::found(&root)?,
+        SampleSelection::Listed(list) => {
+            DatasetSamples::read_list(&root, list, &[&request.cwd, &root])?
+        }
+        _ => DatasetSamples::find_below(&root)?,
     };
     let mut changes = Changes::default();
     for made in select_samples(&samples, request)? {
@@ -120,7 +122,7 @@ fn name_in_readme(dataset: &Dataset, list: &str, changes: &mut Changes) {
 }
 
 /// Names the variants and chooses their samples.
-fn select_samples(samples: &Samples, request: &VariantRequest) -> Result<Vec<Made>> {
+fn select_samples(samples: &DatasetSamples, request: &VariantRequest) -> Result<Vec<Made>> {
     let count = samples.len();
     let unnamed = || {
         AssetError::refused(
@@ -133,14 +135,17 @@ fn select_samples(samples: &Samples, request: &VariantRequest) -> Result<Vec<Mad
         let folder = tokenizer.file.parent().and_then(Path::file_name);
         format!("tokenized-{}", folder.unwrap_or_default().to_string_lossy())
     });
+    let converted = request
+        .format
+        .map(|format| format!("as-{}", format.extension()));
     Ok(match &request.selection {
-        Selection::All => vec![Made {
-            name: named(tokenized)?,
+        SampleSelection::All => vec![Made {
+            name: named(tokenized.or(converted))?,
             numbers: (0..count).collect(),
             transform: format!("All {count} samples"),
             seed: None,
         }],
-        Selection::Random(take) => {
+        SampleSelection::Random(take) => {
             if *take == 0 || *take > count {
                 return Err(AssetError::refused(
                     format!("{take} samples cannot be taken of {count}"),
@@ -154,7 +159,7 @@ fn select_samples(samples: &Samples, request: &VariantRequest) -> Result<Vec<Mad
                 seed: Some(request.seed),
             }]
         }
-        Selection::Listed(list) => vec![Made {
+        SampleSelection::Listed(list) => vec![Made {
             name: named(
                 list.file_stem()
                     .map(|stem| stem.to_string_lossy().into_owned()),
@@ -163,7 +168,7 @@ fn select_samples(samples: &Samples, request: &VariantRequest) -> Result<Vec<Mad
             transform: format!("The {count} samples that {} names", list.display()),
             seed: None,
         }],
-        Selection::Split(parts) => {
+        SampleSelection::Split(parts) => {
             if request.name.is_some() {
                 return Err(AssetError::refused(
                     "a split names its variants itself: split-NAME",
@@ -190,7 +195,7 @@ fn select_samples(samples: &Samples, request: &VariantRequest) -> Result<Vec<Mad
 fn plan_folder(
     dataset: &Dataset,
     request: &VariantRequest,
-    samples: &Samples,
+    samples: &DatasetSamples,
     made: Made,
     changes: &mut Changes,
 ) -> Result<()> {
@@ -203,12 +208,18 @@ fn plan_folder(
     if let Some(tokenizer) = &tokenizer {
         transform += &format!(", tokenized with {}", tokenizer.file.display());
     }
+    let format = request.format.unwrap_or_default();
+    format.check_writable()?;
+    if let Some(format) = request.format {
+        transform += &format!(", as {}", format.file_name());
+    }
     let mut metadata = VariantMetadata {
         parent: request.parent.clone(),
         created: request.today.clone(),
         transform,
         seed: made.seed,
         tokenizer: tokenizer_file,
+        format,
         size: VariantSize {
             samples: made.numbers.len() as u64,
             disk_mb: 0.0,
@@ -252,16 +263,24 @@ fn plan_folder(
             fs::remove_dir_all(&partial).map_err(AssetError::io("remove", &partial))?;
         }
         make_folder(&partial.join(DATA))?;
-        let written = write_samples(
+        let file = partial.join(DATA).join(format.file_name());
+        let mut writer = SampleWriter::create(&file, format)?;
+        metadata.size.tokens = write_samples(
             &samples,
             &made.numbers,
             tokenizer.as_ref(),
-            &partial,
             &target,
+            &mut |row| {
+                writer
+                    .write_row(row)
+                    .map_err(AssetError::io("write", &file))
+            },
         )?;
-        metadata.size.disk_mb = (written.bytes as f64 / 1e3).round() / 1e3;
-        metadata.size.tokens = written.tokens;
-        metadata.sha256 = Some(written.sha256);
+        let written = writer.finish().and_then(|()| File::open(&file)?.sync_all());
+        written.map_err(AssetError::io("write", &file))?;
+        let (bytes, hash) = hash_file(&file).map_err(AssetError::io("read", &file))?;
+        metadata.size.disk_mb = (bytes as f64 / 1e3).round() / 1e3;
+        metadata.sha256 = Some(hash);
         let path = partial.join(METADATA);
         fs::write(&path, document::to_yaml(&metadata)).map_err(AssetError::io("write", &path))?;
         if target.exists() {
@@ -278,15 +297,15 @@ pub(super) fn is_whole(folder: &Path, metadata: &VariantMetadata) -> bool {
     let Some(expected) = &metadata.sha256 else {
         return true;
     };
-    fs::read(folder.join(DATA).join(SAMPLES))
-        .is_ok_and(|bytes| hex_text(&Sha256::digest(&bytes)) == *expected)
+    let file = folder.join(DATA).join(metadata.format.file_name());
+    hash_file(&file).is_ok_and(|(_, hash)| hash == *expected)
 }
 
 /// What puts a variant into the statistics and the README.
 fn describe_variant(dataset: &Dataset, variant: &str) -> Result<Changes> {
-    let root = dataset.root(variant)?;
-    let samples = Samples::found(&root)?;
-    let statistics = Statistics::of(&samples)?;
+    let root = dataset.variant_folder(variant)?;
+    let samples = DatasetSamples::find_below(&root)?;
+    let statistics = Statistics::of_samples(&samples)?;
     let mut changes = Changes::default();
     sample_page::put_page(dataset, variant, (&root, &samples), &mut changes)?;
     changes.own_file(
@@ -297,60 +316,58 @@ fn describe_variant(dataset: &Dataset, variant: &str) -> Result<Changes> {
     Ok(changes)
 }
 
-struct Written {
-    bytes: u64,
-    tokens: Option<u64>,
-    sha256: String,
+/// Length and SHA-256 of a file.
+fn hash_file(path: &Path) -> io::Result<(u64, String)> {
+    let mut reader = BufReader::new(File::open(path)?);
+    let (mut hash, mut bytes) = (Sha256::new(), 0);
+    loop {
+        let part = reader.fill_buf()?;
+        let length = part.len();
+        if length == 0 {
+            break;
+        }
+        hash.update(part);
+        bytes += length as u64;
+        reader.consume(length);
+    }
+    Ok((bytes, hex_text(&hash.finalize())))
 }
 
-/// Writes `data/samples.jsonl`. Images stay where they are; their lines name them from the variant's final place.
+/// Hands the chosen samples to `write`; returns how many token ids they have, where they have any. Images stay where they are: rows
+/// name them from the variant's final place.
 fn write_samples(
-    samples: &Samples,
+    samples: &DatasetSamples,
     numbers: &[usize],
     tokenizer: Option<&SampleTokenizer>,
-    partial: &Path,
     target: &Path,
-) -> Result<Written> {
-    let path = partial.join(DATA).join(SAMPLES);
-    let file = File::create(&path).map_err(AssetError::io("create", &path))?;
-    let mut file = BufWriter::new(file);
-    let (mut hash, mut bytes, mut tokens) = (Sha256::new(), 0u64, None);
+    write: &mut dyn FnMut(SampleRow) -> Result<()>,
+) -> Result<Option<u64>> {
+    let mut token_count = None;
     for &number in numbers {
-        let sample = samples.sample(number)?;
-        let mut line: Value = match (sample.content, tokenizer) {
-            (Content::Text(text), Some(tokenizer)) => {
-                json!({"tokens": tokenizer.encode_text(&text, &sample.id)?})
+        let StoredSample { id, content, .. } = samples.sample(number)?;
+        let value = match (content, tokenizer) {
+            (SampleContent::Text(text), Some(tokenizer)) => {
+                SampleValue::Tokens(tokenizer.encode_text(&text, &id)?)
             }
-            (Content::Text(text), None) => json!({"text": text}),
-            (Content::Tokens(tokens), None) => json!({"tokens": tokens}),
-            (Content::Image(path), None) => json!({"image": from(target, &path)}),
+            (SampleContent::Text(text), None) => SampleValue::Text(text),
+            (SampleContent::Tokens(tokens), None) => SampleValue::Tokens(tokens),
+            (SampleContent::Image(path), None) => {
+                let path = from(target, &path);
+                SampleValue::Image(path.to_string_lossy().into_owned())
+            }
             (_, Some(_)) => {
                 return Err(AssetError::refused(
-                    format!("sample {} is no text and cannot be tokenized", sample.id),
+                    format!("sample {id} is no text and cannot be tokenized"),
                     "leave --tokenizer out",
                 ));
             }
         };
-        if let Some(list) = line.get("tokens").and_then(Value::as_array) {
-            *tokens.get_or_insert(0) += list.len() as u64;
+        if let SampleValue::Tokens(tokens) = &value {
+            *token_count.get_or_insert(0) += tokens.len() as u64;
         }
-        line["id"] = Value::from(sample.id);
-        let mut line = line.to_string();
-        line.push('\n');
-        hash.update(&line);
-        bytes += line.len() as u64;
-        file.write_all(line.as_bytes())
-            .map_err(AssetError::io("write", &path))?;
+        write(SampleRow { value, id })?;
     }
-    let file = file
-        .into_inner()
-        .map_err(|error| AssetError::io("write", &path)(error.into_error()))?;
-    file.sync_all().map_err(AssetError::io("write", &path))?;
-    Ok(Written {
-        bytes,
-        tokens,
-        sha256: hex_text(&hash.finalize()),
-    })
+    Ok(token_count)
 }
 
 /// The path of an image as its line names it: relative to the line's file where it is inside the dataset, so that the project can

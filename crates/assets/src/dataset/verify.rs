@@ -2,18 +2,19 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    Dataset, SOURCE, SUBSETS, VariantMetadata, metadata, readme, samples::Samples, variant,
+    Dataset, SOURCE, SUBSETS, VariantMetadata, metadata, readme, samples::DatasetSamples, variant,
 };
 use crate::Result;
 
 /// Something about a dataset that is not as it should be.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, thiserror::Error)]
+#[error("{dataset}: {part}: {what}")]
 pub struct Fault {
-    /// The dataset.
+    /// Name of the dataset that has the fault.
     pub dataset: String,
     /// The part of it: `source-data`, a variant, a file list, `README.md`.
     pub part: String,
-    /// What is wrong.
+    /// The fault as a sentence, such as a file that is missing.
     pub what: String,
 }
 
@@ -41,7 +42,7 @@ pub fn verify(dataset: &Dataset) -> Result<Vec<Fault>> {
             ),
         ),
         Ok(_) => {
-            if let Err(error) = Samples::found(&source) {
+            if let Err(error) = DatasetSamples::find_below(&source) {
                 wrong(SOURCE, error.to_string());
             }
         }
@@ -58,7 +59,7 @@ pub fn verify(dataset: &Dataset) -> Result<Vec<Fault>> {
     }
     for name in dataset.subsets() {
         let list = dataset.folder.join(SUBSETS).join(format!("{name}.txt"));
-        if let Err(error) = Samples::listed(&source, &list, &[]) {
+        if let Err(error) = DatasetSamples::read_list(&source, &list, &[]) {
             wrong(&format!("{SUBSETS}/{name}.txt"), error.to_string());
         }
     }
@@ -86,8 +87,8 @@ fn variant_fault(dataset: &Dataset, name: &str) -> Option<String> {
         return Some("its data are not those it was made with (sha256 differs)".to_owned());
     }
     let samples = dataset
-        .root(name)
-        .and_then(|root| Ok(Samples::found(&root)?));
+        .variant_folder(name)
+        .and_then(|root| Ok(DatasetSamples::find_below(&root)?));
     let samples = match samples {
         Ok(samples) => samples,
         Err(error) => return Some(error.to_string()),

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use super::{
-    External, Kind, State,
+    External, ExternalKind, ExternalState,
     git::{self, Git},
 };
 use crate::{AssetError, Change, Changes, Result, changes::make_folder};
@@ -13,7 +13,7 @@ pub(super) fn plan_sparse_clone(
     project: &Path,
     external: &External,
     wanted: &str,
-    state: &State,
+    state: &ExternalState,
     changes: &mut Changes,
 ) {
     if state.found.as_deref() == Some(wanted) && has_paths(&external.folder(project), external) {
@@ -24,21 +24,21 @@ pub(super) fn plan_sparse_clone(
 
 /// Whether a sparse checkout has the folders that are declared.
 pub(super) fn has_paths(folder: &Path, external: &External) -> bool {
-    if external.kind != Kind::Sparse {
+    if external.kind != ExternalKind::Sparse {
         return true;
     }
     let listed = Git::at(folder)
         .ask_git(&["sparse-checkout", "list"])
         .unwrap_or_default();
-    let mut found: Vec<&str> = listed.lines().collect();
+    let mut checked_out: Vec<&str> = listed.lines().collect();
     let mut declared: Vec<&str> = external
         .paths
         .iter()
         .map(|path| path.trim_matches('/'))
         .collect();
-    found.sort_unstable();
+    checked_out.sort_unstable();
     declared.sort_unstable();
-    found == declared
+    checked_out == declared
 }
 
 /// Adds the clone, or moves it to another commit.
@@ -46,14 +46,14 @@ pub(super) fn change_clone(
     project: &Path,
     external: &External,
     wanted: &str,
-    state: &State,
+    state: &ExternalState,
     changes: &mut Changes,
 ) {
     let folder = external.folder(project);
     let url = external.url.clone().unwrap_or_default();
     let (verb, is_there) = match &state.found {
-        Some(found) if found == wanted => ("check out again".to_owned(), true),
-        Some(found) => (format!("move from {found} to"), true),
+        Some(revision) if revision == wanted => ("check out again".to_owned(), true),
+        Some(revision) => (format!("move from {revision} to"), true),
         None => ("clone".to_owned(), false),
     };
     let what = format!("{verb} {url} at {wanted} into {}/", folder.display());
@@ -85,13 +85,13 @@ fn check_out(folder: &Path, external: &External, url: &str, wanted: &str) -> Res
         if let Some(depth) = external.depth {
             fetch.push(format!("--depth={depth}"));
         }
-        if external.kind == Kind::Sparse && !git::is_local(url) {
+        if external.kind == ExternalKind::Sparse && !git::is_local(url) {
             fetch.push("--filter=blob:none".to_owned());
         }
         fetch.extend(["origin".to_owned(), wanted.to_owned()]);
         git.run_git(&fetch)?;
     }
-    if external.kind == Kind::Sparse {
+    if external.kind == ExternalKind::Sparse {
         let mut set = vec!["sparse-checkout", "set", "--cone"];
         set.extend(external.paths.iter().map(String::as_str));
         git.run_git(&set)?;

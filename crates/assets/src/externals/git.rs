@@ -1,4 +1,4 @@
-//! The installed git.
+//! Calls of the installed `git`, without hooks, prompts and background jobs.
 
 use std::{
     ffi::OsString,
@@ -70,7 +70,7 @@ impl<'a> Git<'a> {
         })
     }
 
-    /// What git prints, or nothing where it fails.
+    /// What git prints; `None` if it fails.
     pub(super) fn ask_git<S: AsRef<str>>(&self, args: &[S]) -> Option<String> {
         self.run_git(args).ok()
     }
@@ -140,8 +140,8 @@ fn git_hint(said: &str) -> Option<String> {
         ),
         ("Could not resolve host", "there is no network"),
     ];
-    let found = cases.iter().find(|(sign, _)| said.contains(sign));
-    found.map(|(_, hint)| (*hint).to_owned())
+    let case = cases.iter().find(|(sign, _)| said.contains(sign));
+    case.map(|(_, hint)| (*hint).to_owned())
 }
 
 pub(super) fn is_local(url: &str) -> bool {
@@ -173,11 +173,10 @@ pub(super) fn newest_commit(project: &Path, url: &str, name: &str) -> Result<Str
         format!("refs/tags/{name}"),
         name.to_owned(),
     ];
-    let found = places
+    let row = places
         .iter()
         .find_map(|place| rows.iter().find(|(_, row)| row == place));
-    found
-        .map(|(commit, _)| (*commit).to_owned())
+    row.map(|(commit, _)| (*commit).to_owned())
         .ok_or_else(|| AssetError::Unknown {
             what: "branch or tag",
             name: format!("{name}` of `{url}"),

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
-use super::{FILE, Kind, Manifest, git::Git};
+use super::{ExternalKind, ExternalManifest, FILE, git::Git};
 use crate::{AssetError, Change, Changes, Result};
 
 /// The hook that git calls before a commit, at the top of the repository; the project may be a folder of it.
@@ -36,7 +36,7 @@ pub fn guard(project: &Path, index: Option<&Path>) -> Result<Vec<String>> {
         None => Git::at(project),
     };
     let prefix = git.run_git(&["rev-parse", "--show-prefix"])?;
-    let manifest = Manifest::load(project)?;
+    let manifest = ExternalManifest::load(project)?;
     let mut refused = Vec::new();
     let staged = git.run_git(&[
         "diff",
@@ -79,7 +79,7 @@ pub fn guard(project: &Path, index: Option<&Path>) -> Result<Vec<String>> {
             .iter()
             .find(|external| external.path == below);
         match declared {
-            Some(external) if external.kind == Kind::Submodule && mode == "160000" => {
+            Some(external) if external.kind == ExternalKind::Submodule && mode == "160000" => {
                 if external.revision.as_deref() != Some(id) {
                     refused.push(format!(
                         "{path}: staged at {id}, but third_party/{FILE} pins {}",
@@ -96,7 +96,7 @@ pub fn guard(project: &Path, index: Option<&Path>) -> Result<Vec<String>> {
 }
 
 /// Submodules of the staged `.gitmodules` that the file does not declare.
-fn undeclared_submodules(git: &Git<'_>, manifest: &Manifest, prefix: &str) -> Vec<String> {
+fn undeclared_submodules(git: &Git<'_>, manifest: &ExternalManifest, prefix: &str) -> Vec<String> {
     let listed = git.ask_git(&[
         "config",
         "--blob",
@@ -110,7 +110,7 @@ fn undeclared_submodules(git: &Git<'_>, manifest: &Manifest, prefix: &str) -> Ve
     paths
         .filter(|path| {
             !manifest.externals.iter().any(|external| {
-                external.kind == Kind::Submodule
+                external.kind == ExternalKind::Submodule
                     && path.strip_prefix("third_party/") == Some(&external.path)
             })
         })
@@ -130,7 +130,7 @@ fn is_external_link(project: &Path, path: &str) -> bool {
     }
 }
 
-/// Adds the hook, where there is no other.
+/// Adds the hook, unless the repository has another one.
 pub fn install_guard(project: &Path) -> Result<Changes> {
     // Our calls of git run no hooks, so that `--git-path hooks` would not name the folder of the project's own.
     let git = Git::at(project);
@@ -150,8 +150,8 @@ pub fn install_guard(project: &Path) -> Result<Changes> {
         fs::metadata(path).is_ok_and(|file| file.permissions().mode() & EXECUTABLE == EXECUTABLE)
     };
     match fs::read_to_string(&path) {
-        Ok(found) if found == hook && runs(&path) => return Ok(changes),
-        Ok(found) if found == hook => {}
+        Ok(existing) if existing == hook && runs(&path) => return Ok(changes),
+        Ok(existing) if existing == hook => {}
         Ok(_) => {
             return Err(AssetError::refused(
                 format!("{} is there already", path.display()),

@@ -8,24 +8,28 @@ use std::{
 };
 
 use llmprof_units::hex_text;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Action, External, State, git, write_pin};
+use super::{External, ExternalAction, ExternalState, git, write_pin};
 use crate::{AssetError, Change, Changes, Result, changes::make_folder, hub_cache::is_commit};
 
 /// What was downloaded, so that edits show.
 pub(super) const RECORD: &str = ".llmprof-snapshot.json";
 
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Record {
+/// Files downloaded from the Hugging Face hub.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HubSnapshot {
+    /// Repository on the Hugging Face hub, as `owner/name`.
     pub(super) repo_id: String,
+    /// Commit that the files were downloaded at.
     pub(super) revision: String,
-    /// Hash of each file.
+    /// SHA-256 of each file as downloaded, by its path in the snapshot.
     pub(super) files: BTreeMap<String, String>,
 }
 
-impl Record {
+impl HubSnapshot {
     pub(super) fn read_record(folder: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(folder.join(RECORD)).ok()?).ok()
     }
@@ -47,18 +51,18 @@ impl Record {
 pub(super) fn plan_snapshot(
     project: &Path,
     external: &External,
-    state: &State,
-    action: Action,
+    state: &ExternalState,
+    action: ExternalAction,
     changes: &mut Changes,
 ) {
     let pinned = external.revision.as_deref().filter(|pin| is_commit(pin));
     let is_there = state.found.is_some() && state.found.as_deref() == pinned;
-    if is_there && action != Action::Update {
+    if is_there && action != ExternalAction::Update {
         return;
     }
     let repo_id = external.repo_id.clone().unwrap_or_default();
     let named = match (action, pinned) {
-        (Action::Update, _) | (_, None) => {
+        (ExternalAction::Update, _) | (_, None) => {
             let named = external.revision.as_deref().filter(|name| !is_commit(name));
             external
                 .branch
@@ -156,7 +160,7 @@ fn download_snapshot(
         fs::remove_dir_all(&metadata).map_err(AssetError::io("remove", &metadata))?;
         let _ = fs::remove_dir(partial.join(".cache"));
     }
-    let record = Record {
+    let record = HubSnapshot {
         repo_id: repo_id.to_owned(),
         revision: revision.clone(),
         files,
@@ -169,7 +173,7 @@ fn download_snapshot(
 
 /// The commits that `hf` noted beside its files: the first line of each `.metadata`.
 fn noted_commits(folder: &Path) -> Vec<String> {
-    let mut found: Vec<String> = walk_files(folder)
+    let mut commits: Vec<String> = walk_files(folder)
         .unwrap_or_default()
         .into_iter()
         .filter(|path| {
@@ -187,9 +191,9 @@ fn noted_commits(folder: &Path) -> Vec<String> {
             )
         })
         .collect();
-    found.sort();
-    found.dedup();
-    found
+    commits.sort();
+    commits.dedup();
+    commits
 }
 
 /// Hashes of the files of a folder, without hidden ones.

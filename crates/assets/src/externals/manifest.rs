@@ -10,12 +10,11 @@ use serde::{Deserialize, Serialize};
 use super::{FILE, FOLDER};
 use crate::{AssetError, Result, changes::replace_file, document};
 
-/// How an external comes to its place.
+/// How an external is put below `third_party/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[schemars(rename = "ExternalKind")]
-pub enum Kind {
-    /// A git submodule.
+pub enum ExternalKind {
+    /// A git submodule, which `.gitmodules` lists.
     Submodule,
     /// A squashed git subtree: ordinary files of the project.
     Subtree,
@@ -27,14 +26,13 @@ pub enum Kind {
     Hub,
 }
 
-/// One external.
+/// An external source tree, as the manifest declares it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct External {
     /// Where it is below `third_party/`.
     pub path: String,
-    /// How it comes there.
-    pub kind: Kind,
+    pub kind: ExternalKind,
     /// The repository, for submodule, subtree and sparse.
     #[serde(default)]
     pub url: Option<String>,
@@ -47,10 +45,10 @@ pub struct External {
     /// Commits of history that are fetched; all where absent.
     #[serde(default)]
     pub depth: Option<u32>,
-    /// `submodule.NAME.ignore`.
+    /// Value of `submodule.NAME.ignore` in git's configuration; submodules only.
     #[serde(default = "dirty")]
     pub ignore: String,
-    /// `submodule.NAME.update`.
+    /// Value of `submodule.NAME.update` in git's configuration; submodules only.
     #[serde(default = "none")]
     pub update: String,
     /// Folders that a sparse checkout has.
@@ -59,7 +57,7 @@ pub struct External {
     /// What a symlink points at.
     #[serde(default)]
     pub target: Option<String>,
-    /// `ORG/NAME` on the hub.
+    /// Repository on the hub as `ORG/NAME`; for kind `hub`.
     #[serde(default)]
     pub repo_id: Option<String>,
     /// Files that are taken from the hub.
@@ -93,13 +91,13 @@ impl External {
             return Err(bad("`path` is not a folder below third_party/".to_owned()));
         }
         let needs: &[(&str, bool)] = match self.kind {
-            Kind::Submodule | Kind::Subtree => &[("url", self.url.is_some())],
-            Kind::Sparse => &[
+            ExternalKind::Submodule | ExternalKind::Subtree => &[("url", self.url.is_some())],
+            ExternalKind::Sparse => &[
                 ("url", self.url.is_some()),
                 ("paths", !self.paths.is_empty()),
             ],
-            Kind::Symlink => &[("target", self.target.is_some())],
-            Kind::Hub => &[
+            ExternalKind::Symlink => &[("target", self.target.is_some())],
+            ExternalKind::Hub => &[
                 ("repo_id", self.repo_id.is_some()),
                 ("include", !self.include.is_empty()),
             ],
@@ -149,10 +147,10 @@ impl External {
     }
 }
 
-/// `third_party/externals.yaml`.
+/// The file `third_party/externals.yaml`, which declares all externals.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Manifest {
+pub struct ExternalManifest {
     /// All externals, in the order of the file.
     #[serde(default)]
     pub externals: Vec<External>,
@@ -163,7 +161,7 @@ const BEGIN: &str =
     "# llmprof: not part of the project's history; `llmprof externals init` makes them.";
 const END: &str = "# llmprof: end";
 
-impl Manifest {
+impl ExternalManifest {
     /// Reads the file of a project.
     pub fn load(project: &Path) -> Result<Self> {
         let path = project.join(FOLDER).join(FILE);
@@ -234,7 +232,10 @@ impl Manifest {
         }
         text += &format!("{BEGIN}\n.*.llmprof-partial/\n");
         for external in &self.externals {
-            if matches!(external.kind, Kind::Sparse | Kind::Symlink | Kind::Hub) {
+            if matches!(
+                external.kind,
+                ExternalKind::Sparse | ExternalKind::Symlink | ExternalKind::Hub
+            ) {
                 text += &format!("/{}\n", external.path);
             }
         }
@@ -262,7 +263,7 @@ fn with_pin(file: &Path, text: &str, path: &str, revision: &str) -> Result<Strin
         let node = entry.get(key)?;
         node.origin
             .as_ref()
-            .map(llmprof_config::source::Origin::span)
+            .map(llmprof_config::source::SourceSpan::span)
     };
     if let Some(old) = span("revision") {
         // `revision:` with nothing behind it has no text to replace.
@@ -328,7 +329,7 @@ mod tests {
             fs::write(&file, before).unwrap();
             pin_revision(&file, path, PIN).unwrap();
             assert_eq!(fs::read_to_string(&file).unwrap(), after);
-            let manifest: Manifest = document::read_document(&file).unwrap();
+            let manifest: ExternalManifest = document::read_document(&file).unwrap();
             let external = manifest
                 .externals
                 .iter()
@@ -369,7 +370,9 @@ mod tests {
         ];
         for (entry, expected) in cases {
             fs::write(&file, format!("externals: [{entry}]\n")).unwrap();
-            let error = Manifest::load(folder.path()).unwrap_err().to_string();
+            let error = ExternalManifest::load(folder.path())
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(expected), "{entry}: {error}");
         }
     }

@@ -14,9 +14,10 @@ mod subtree;
 use std::path::{Path, PathBuf};
 
 pub use guard::{guard, install_guard};
-pub use manifest::{External, Kind, Manifest};
+pub use hub::HubSnapshot;
+pub use manifest::{External, ExternalKind, ExternalManifest};
 pub use revision::{SourceRevision, source_revision};
-pub use state::{Condition, State};
+pub use state::{Condition, ExternalState};
 pub use status::status;
 
 use crate::{AssetError, Change, Changes, Result, Surroundings, link};
@@ -28,29 +29,31 @@ pub const FILE: &str = "externals.yaml";
 
 /// What is done to the externals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum ExternalAction {
     /// Put each where it is declared, at its pinned revision; one without a pin gets it.
     Init,
     /// Move pins to the newest revision of their branches, and the sources with them.
     Update,
-    /// Download hub snapshots again.
+    /// Download the snapshots of the hub again, even complete ones.
     Snapshot,
 }
 
 /// Works out what an action has to do to the externals of these paths, or to all.
 pub fn plan(
     project: &Path,
-    action: Action,
+    action: ExternalAction,
     paths: &[String],
     surroundings: &Surroundings,
 ) -> Result<Changes> {
-    let manifest = Manifest::load(project)?;
+    let manifest = ExternalManifest::load(project)?;
     let mut chosen = manifest.chosen(paths)?;
-    chosen.retain(|external| action != Action::Snapshot || external.kind == Kind::Hub);
+    chosen.retain(|external| {
+        action != ExternalAction::Snapshot || external.kind == ExternalKind::Hub
+    });
     // Subtrees first and pins last: git merges a subtree only while no file of the project is changed.
     let (subtrees, others): (Vec<&External>, Vec<&External>) = chosen
         .into_iter()
-        .partition(|external| external.kind == Kind::Subtree);
+        .partition(|external| external.kind == ExternalKind::Subtree);
     let (mut changes, mut pins) = (Changes::default(), Changes::default());
     let mut problems = Vec::new();
     let mut each = |external: &External, changes: &mut Changes| {
@@ -75,7 +78,7 @@ pub fn plan(
 
 fn plan_one(
     project: &Path,
-    action: Action,
+    action: ExternalAction,
     external: &External,
     surroundings: &Surroundings,
     changes: &mut Changes,
@@ -83,7 +86,7 @@ fn plan_one(
 ) -> Result<()> {
     let folder = external.folder(project);
     link::check_inside(project, &folder)?;
-    if external.kind == Kind::Symlink {
+    if external.kind == ExternalKind::Symlink {
         let file = project.join(FOLDER).join(FILE);
         let target = external.target.as_deref().unwrap_or_default();
         let target = surroundings.path(target, &project.join(FOLDER), &file)?;
@@ -96,7 +99,9 @@ fn plan_one(
         );
     }
     let state = status::external_state(project, external)?;
-    if !state.edits.is_empty() && (action != Action::Init || state.found != external.revision) {
+    if !state.edits.is_empty()
+        && (action != ExternalAction::Init || state.found != external.revision)
+    {
         return Err(AssetError::refused(
             format!(
                 "{} has local edits, which would be lost: {}",
@@ -106,7 +111,7 @@ fn plan_one(
             "externals are for reading; take the edits elsewhere, or undo them",
         ));
     }
-    if external.kind == Kind::Hub {
+    if external.kind == ExternalKind::Hub {
         hub::plan_snapshot(project, external, &state, action, changes);
         return Ok(());
     }
@@ -116,8 +121,8 @@ fn plan_one(
         .as_deref()
         .filter(|pin| git::is_commit(pin));
     let wanted = match (action, pinned) {
-        (Action::Init | Action::Snapshot, Some(pin)) => pin.to_owned(),
-        (Action::Update, _) => {
+        (ExternalAction::Init | ExternalAction::Snapshot, Some(pin)) => pin.to_owned(),
+        (ExternalAction::Update, _) => {
             let branch = external.branch.as_deref().unwrap_or("HEAD");
             git::newest_commit(project, url, branch)?
         }
@@ -127,10 +132,16 @@ fn plan_one(
         }
     };
     match external.kind {
-        Kind::Submodule => submodule::plan_submodule(project, external, &wanted, &state, changes)?,
-        Kind::Sparse => clone::plan_sparse_clone(project, external, &wanted, &state, changes),
-        Kind::Subtree => subtree::plan_subtree(project, external, &wanted, &state, changes)?,
-        Kind::Symlink | Kind::Hub => {}
+        ExternalKind::Submodule => {
+            submodule::plan_submodule(project, external, &wanted, &state, changes)?;
+        }
+        ExternalKind::Sparse => {
+            clone::plan_sparse_clone(project, external, &wanted, &state, changes);
+        }
+        ExternalKind::Subtree => {
+            subtree::plan_subtree(project, external, &wanted, &state, changes)?;
+        }
+        ExternalKind::Symlink | ExternalKind::Hub => {}
     }
     // A call that was ended before this does it again.
     if external.revision.as_deref() != Some(&wanted) {

@@ -5,16 +5,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    FOLDER, Manifest,
+    ExternalManifest, FOLDER,
     git::{Git, is_commit},
-    hub::Record,
+    hub::HubSnapshot,
     status,
 };
 
 /// What is known of a folder of somebody's source code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SourceRevision {
-    /// The folder.
+    /// Path of the folder, absolute or below the project.
     #[serde(serialize_with = "path_text::serialize")]
     pub path: PathBuf,
     /// The commit it is at; absent where nothing tells.
@@ -35,7 +35,7 @@ pub fn source_revision(project: &Path, path: &Path) -> SourceRevision {
         edits,
     };
     if let Ok(below) = path.strip_prefix(project.join(FOLDER))
-        && let Ok(manifest) = Manifest::load(project)
+        && let Ok(manifest) = ExternalManifest::load(project)
         && let Some(external) = manifest
             .externals
             .iter()
@@ -45,7 +45,7 @@ pub fn source_revision(project: &Path, path: &Path) -> SourceRevision {
     {
         return told(state.found, "externals", state.edits);
     }
-    if let Some(record) = Record::read_record(&path) {
+    if let Some(record) = HubSnapshot::read_record(&path) {
         let edits = record.list_edits(&path);
         return told(Some(record.revision), "hub_snapshot", edits);
     }

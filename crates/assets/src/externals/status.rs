@@ -1,17 +1,17 @@
 use std::path::Path;
 
 use super::{
-    Condition, External, Kind, Manifest, clone,
+    Condition, External, ExternalKind, ExternalManifest, clone,
     git::{Git, is_commit},
-    hub::Record,
-    state::State,
+    hub::HubSnapshot,
+    state::ExternalState,
     subtree,
 };
 use crate::Result;
 
 /// The state of every external of a project.
-pub fn status(project: &Path) -> Result<Vec<State>> {
-    let manifest = Manifest::load(project)?;
+pub fn status(project: &Path) -> Result<Vec<ExternalState>> {
+    let manifest = ExternalManifest::load(project)?;
     manifest
         .externals
         .iter()
@@ -19,40 +19,39 @@ pub fn status(project: &Path) -> Result<Vec<State>> {
         .collect()
 }
 
-pub(super) fn external_state(project: &Path, external: &External) -> Result<State> {
+pub(super) fn external_state(project: &Path, external: &External) -> Result<ExternalState> {
     let folder = external.folder(project);
-    let (found, edits) = match external.kind {
-        Kind::Submodule | Kind::Sparse => repository_state(&folder),
-        Kind::Symlink if folder.exists() => {
-            let (found, edits) = repository_state(&folder);
-            (Some(found.unwrap_or_default()), edits)
+    let (revision, edits) = match external.kind {
+        ExternalKind::Submodule | ExternalKind::Sparse => repository_state(&folder),
+        ExternalKind::Symlink if folder.exists() => {
+            let (revision, edits) = repository_state(&folder);
+            (Some(revision.unwrap_or_default()), edits)
         }
-        Kind::Symlink => (None, Vec::new()),
-        Kind::Hub => match Record::read_record(&folder) {
+        ExternalKind::Symlink => (None, Vec::new()),
+        ExternalKind::Hub => match HubSnapshot::read_record(&folder) {
             Some(record) => (Some(record.revision.clone()), record.list_edits(&folder)),
             None => (None, Vec::new()),
         },
-        Kind::Subtree => of_subtree(project, external)?,
+        ExternalKind::Subtree => of_subtree(project, external)?,
     };
     let pinned = external.revision.clone();
     let commit = pinned.as_deref().filter(|pin| is_commit(pin));
-    let condition = match (&found, commit) {
+    let condition = match (&revision, commit) {
         (None, _) if folder.is_symlink() => Condition::Dangling,
         (None, _) => Condition::Missing,
         _ if !edits.is_empty() => Condition::Edited,
         // A link is pinned by whoever keeps what it points at.
-        (Some(_), None) if external.kind == Kind::Symlink => Condition::AsPinned,
+        (Some(_), None) if external.kind == ExternalKind::Symlink => Condition::AsPinned,
         (Some(_), None) => Condition::Unpinned,
-        (Some(found), Some(pin)) if found != pin => Condition::Drifted,
+        (Some(revision), Some(pin)) if revision != pin => Condition::Drifted,
         _ if !clone::has_paths(&folder, external) => Condition::Drifted,
         _ => Condition::AsPinned,
     };
-    let found = found.filter(|found| !found.is_empty());
-    Ok(State {
+    Ok(ExternalState {
         path: external.path.clone(),
         kind: external.kind,
         pinned,
-        found,
+        found: revision.filter(|revision| !revision.is_empty()),
         condition,
         edits,
     })

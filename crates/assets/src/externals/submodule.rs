@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use super::{External, FOLDER, State, clone, git::Git};
+use super::{External, ExternalState, FOLDER, clone, git::Git};
 use crate::{Change, Changes, Result};
 
 /// The settings of a submodule in `.gitmodules`, and whether they are so.
@@ -28,7 +28,7 @@ pub(super) fn plan_submodule(
     project: &Path,
     external: &External,
     wanted: &str,
-    state: &State,
+    state: &ExternalState,
     changes: &mut Changes,
 ) -> Result<()> {
     let git = Git::at(project);
@@ -40,8 +40,8 @@ pub(super) fn plan_submodule(
     }
     let at_top = Git::at(Path::new(&top));
     for (key, value) in submodule_settings(external, &name) {
-        let found = at_top.ask_git(&["config", "-f", ".gitmodules", "--get", &key]);
-        if found.as_ref() == Some(&value) {
+        let current = at_top.ask_git(&["config", "-f", ".gitmodules", "--get", &key]);
+        if current.as_ref() == Some(&value) {
             continue;
         }
         let what = format!("set {key} = {value} in .gitmodules");

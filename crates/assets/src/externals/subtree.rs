@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use super::{External, FOLDER, State, git::Git};
+use super::{External, ExternalState, FOLDER, git::Git};
 use crate::{AssetError, Change, Changes, Result};
 
 /// What the last merge of a subtree says.
@@ -48,7 +48,7 @@ pub(super) fn plan_subtree(
     project: &Path,
     external: &External,
     wanted: &str,
-    state: &State,
+    state: &ExternalState,
     changes: &mut Changes,
 ) -> Result<()> {
     let prefix = subtree_prefix(project, external)?;

@@ -122,7 +122,7 @@ pub fn init(folder: &Path, anyway: bool) -> Result<Changes> {
     for (path, text) in SCRIPTS {
         changes.new_script(&folder.join(path), text);
     }
-    let manifest = externals::Manifest {
+    let manifest = externals::ExternalManifest {
         externals: Vec::new(),
     };
     let ignore = folder.join("third_party/.gitignore");
@@ -130,6 +130,14 @@ pub fn init(folder: &Path, anyway: bool) -> Result<Changes> {
         changes.new_file(&ignore, manifest.ignored(&ignore));
     }
     Ok(changes)
+}
+
+/// Refuses a folder that cannot be created or written to, before a plan for it is shown. Nothing stays behind.
+pub fn check_writable(folder: &Path) -> Result<()> {
+    let existing = folder.ancestors().find(|folder| folder.is_dir());
+    let failed = AssetError::io("write to", folder);
+    tempfile::tempfile_in(existing.unwrap_or(folder))
+        .map_or_else(|error| Err(failed(error)), |_| Ok(()))
 }
 
 /// A name as Python packages have it.
@@ -143,14 +151,14 @@ fn package_name(name: &str) -> String {
 }
 
 /// The project around a folder: the folder itself or the nearest one above that has the marker or the layout of one.
-pub fn around(folder: &Path) -> std::path::PathBuf {
+pub fn find_project(folder: &Path) -> std::path::PathBuf {
     let is_project = |folder: &&Path| {
         folder.join(MARKER).is_file()
             || folder.join("models/bootstrap.yaml").is_file()
             || folder.join("third_party/externals.yaml").is_file()
     };
-    let found = folder.ancestors().find(is_project).unwrap_or(folder);
-    found.to_owned()
+    let project = folder.ancestors().find(is_project).unwrap_or(folder);
+    project.to_owned()
 }
 
 #[cfg(test)]

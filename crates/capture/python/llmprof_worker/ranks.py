@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .failure import Failure, failure_of, first_line
+from .failure import Failure, first_line
 from .requests import Load
 
 # A rank that failed leaves the others in a collective: they end after this long.
@@ -74,32 +74,6 @@ def joined(device: str) -> Any:
         return dist.new_group(backend="gloo", timeout=TIMEOUT)
     except Exception as error:
         raise Failure("missing", f"torch.distributed cannot start with {backend}: {first_line(error)}") from error
-
-
-def follow() -> None:
-    """What the other ranks do: the same requests, without answers, until the first says bye."""
-    from . import batch, loading
-    from .requests import Generate
-
-    control = joined(os.environ[FOLLOWER])
-    model: Any = None
-    while True:
-        told: list[Any] = [None]
-        dist.broadcast_object_list(told, src=0, group=control)
-        kind, content = told[0]
-        if kind == "bye":
-            dist.destroy_process_group()
-            return
-        failure = None
-        try:
-            if kind == "load":
-                model = None
-                model, _ = loading.load(Load.of(content))
-            else:
-                batch.run(model, Generate.of(content), lambda done, total: None)
-        except Exception as error:
-            failure = failure_of(error).message
-        dist.all_gather_object([None] * dist.get_world_size(), failure, group=control)
 
 
 def own_device(device: str) -> str:

@@ -119,7 +119,7 @@ def parsed(line: str) -> tuple[str, Any]:
 
 def main() -> None:
     if "LLMPROF_FOLLOWER" in os.environ:
-        from .ranks import follow
+        from .follower import follow
 
         return follow()
     connection = Connection()

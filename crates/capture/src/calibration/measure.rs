@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, path::Path};
 
 use llmprof_engine::EngineError;
-use llmprof_engine::cpu_bench::{FmaPeak, Traffic, fma_formats, fma_peak, measure_bandwidth};
+use llmprof_engine::cpu_bench::{FmaPeak, MemoryPattern, fma_formats, fma_peak, measure_bandwidth};
 use llmprof_theory::device::{
-    CacheScope, Calibration, DeviceKind,
+    CacheScope, DeviceCalibration, DeviceKind,
     schema::{CacheEntry, DeviceFile, FigureEntry, MemoryEntry, PeakEntry, UnitsEntry},
 };
 use llmprof_units::{Basis, Count};
@@ -36,7 +36,7 @@ const SOURCE: &str = "llmprof";
 struct CacheLevel {
     name: String,
     bytes: usize,
-    /// Threads that share one.
+    /// Number of hardware threads that share one cache.
     shared_by: usize,
 }
 
@@ -70,7 +70,7 @@ pub fn calibrate_cpu(time: &str) -> Result<DeviceFile, EngineError> {
         architecture: None,
         basis: Basis::Measured,
         measured_at: Some(time.to_owned()),
-        calibration: Some(Calibration {
+        calibration: Some(DeviceCalibration {
             method: METHOD_VERSION,
             threads,
             other_programs,
@@ -134,7 +134,7 @@ fn main_memory_notes(threads: usize) -> Result<Vec<String>, EngineError> {
     let mut counts: Vec<usize> = [1, threads].into();
     counts.dedup();
     for count in counts {
-        for (name, traffic) in [("read", Traffic::Read), ("copy", Traffic::Copy)] {
+        for (name, traffic) in [("read", MemoryPattern::Read), ("copy", MemoryPattern::Copy)] {
             let rate = measure_bandwidth(traffic, count, MAIN_MEMORY, MEASURE_RUNS)?;
             notes.push(format!(
                 "Main memory, {name}, {}: {:.1} GB/s.",
@@ -152,7 +152,7 @@ fn measure_caches(threads: usize) -> Result<Vec<CacheEntry>, EngineError> {
         // Each thread goes over its part of the caches that all threads have together.
         let bytes = level.bytes * (threads / level.shared_by).max(1);
         let set = bytes / PART_OF_CACHE;
-        let rate = measure_bandwidth(Traffic::Read, threads, set, MEASURE_RUNS)?;
+        let rate = measure_bandwidth(MemoryPattern::Read, threads, set, MEASURE_RUNS)?;
         Ok(CacheEntry {
             level: level.name,
             scope: CacheScope::Device,
@@ -169,7 +169,7 @@ fn measure_caches(threads: usize) -> Result<Vec<CacheEntry>, EngineError> {
 /// How fast all threads read what no cache holds.
 struct MainMemory {
     threads: usize,
-    /// Bytes per second.
+    /// Highest bandwidth measured so far, bytes per second.
     best: f64,
 }
 
@@ -179,8 +179,9 @@ impl MainMemory {
     }
 
     fn measure_bandwidth(&mut self) -> Result<(), EngineError> {
-        let found = measure_bandwidth(Traffic::Read, self.threads, MAIN_MEMORY, MEASURE_RUNS)?;
-        self.best = self.best.max(found.bytes_per_second);
+        let measured =
+            measure_bandwidth(MemoryPattern::Read, self.threads, MAIN_MEMORY, MEASURE_RUNS)?;
+        self.best = self.best.max(measured.bytes_per_second);
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use llmprof_record::store::{StoreError, write_atomically};
-use llmprof_theory::device::{Calibration, Device, DeviceError, schema::DeviceFile};
+use llmprof_theory::device::{Device, DeviceCalibration, DeviceError, schema::DeviceFile};
 use thiserror::Error;
 
 pub use self::measure::calibrate_cpu;
@@ -35,10 +35,8 @@ pub enum CalibrationError {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// It cannot be written.
     #[error(transparent)]
     Write(#[from] StoreError),
-    /// It describes no device.
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
@@ -114,7 +112,10 @@ impl CalibrationFile {
     }
 
     /// What is there, where it can be compared with what would be measured now.
-    fn comparable_with(&self, cpu: &llmprof_record::run::Cpu) -> Option<(DeviceFile, Calibration)> {
+    fn comparable_with(
+        &self,
+        cpu: &llmprof_record::run::Cpu,
+    ) -> Option<(DeviceFile, DeviceCalibration)> {
         let file = self.read_file().ok().flatten()?;
         let known = file.calibration.clone()?;
         let threads = cpu.threads.unwrap_or(1);
@@ -136,8 +137,8 @@ impl CalibrationFile {
     /// Keeps a new calibration, unless it was disturbed and there is one of the same processor that was disturbed less:
     /// disturbance makes peaks too low.
     pub fn keep_better(&self, new: &DeviceFile) -> Result<CalibrationOutcome, CalibrationError> {
-        let disturbance = |calibration: Option<&Calibration>| {
-            calibration.and_then(Calibration::excess_disturbance)
+        let disturbance = |calibration: Option<&DeviceCalibration>| {
+            calibration.and_then(DeviceCalibration::excess_disturbance)
         };
         if let Some(taken) = disturbance(new.calibration.as_ref())
             && let Some((_, known)) = self.comparable_with(&host::read_cpu())

@@ -9,7 +9,7 @@ use llmprof_units::{Basis, DType};
 use super::*;
 
 /// A calibration of this processor that found so many TFLOP/s while other programs took so much.
-fn found(tflops: f64, other_programs: f64) -> DeviceFile {
+fn calibration(tflops: f64, other_programs: f64) -> DeviceFile {
     let cpu = host::read_cpu();
     DeviceFile {
         name: THIS_CPU.to_owned(),
@@ -20,7 +20,7 @@ fn found(tflops: f64, other_programs: f64) -> DeviceFile {
         architecture: None,
         basis: Basis::Measured,
         measured_at: Some("2026-01-01T00:00:00Z".to_owned()),
-        calibration: Some(Calibration {
+        calibration: Some(DeviceCalibration {
             method: METHOD_VERSION,
             threads: cpu.threads.unwrap_or(1),
             other_programs: Some(other_programs),
@@ -74,7 +74,7 @@ fn tflops(file: &CalibrationFile) -> f64 {
 fn what_is_written_is_a_device_of_the_catalog() {
     let (_folder, file) = place();
     assert_eq!(file.load_device().unwrap(), None);
-    let written = found(1.0 / 3.0, 0.02);
+    let written = calibration(1.0 / 3.0, 0.02);
     assert_eq!(file.keep_better(&written).unwrap(), CalibrationOutcome::New);
     assert_eq!(file.read_file().unwrap().unwrap(), written);
     let text = std::fs::read_to_string(file.path()).unwrap();
@@ -91,36 +91,36 @@ fn a_disturbed_calibration_replaces_no_better_one() {
     let (_folder, file) = place();
     // Anything is better than nothing.
     assert_eq!(
-        file.keep_better(&found(1.0, 0.5)).unwrap(),
+        file.keep_better(&calibration(1.0, 0.5)).unwrap(),
         CalibrationOutcome::New
     );
     assert_eq!(
-        file.keep_better(&found(0.8, 0.6)).unwrap(),
+        file.keep_better(&calibration(0.8, 0.6)).unwrap(),
         CalibrationOutcome::Old
     );
     assert_eq!(
-        file.keep_better(&found(1.1, 0.3)).unwrap(),
+        file.keep_better(&calibration(1.1, 0.3)).unwrap(),
         CalibrationOutcome::New
     );
     // A busy machine does not calibrate before every run.
     assert!(file.is_current());
     assert_eq!(
-        file.keep_better(&found(2.0, 0.05)).unwrap(),
+        file.keep_better(&calibration(2.0, 0.05)).unwrap(),
         CalibrationOutcome::New
     );
     assert_eq!(
-        file.keep_better(&found(1.5, 0.2)).unwrap(),
+        file.keep_better(&calibration(1.5, 0.2)).unwrap(),
         CalibrationOutcome::Old
     );
     // Also where a run was faster since: the old peaks are low, and those of a busy machine lower.
     assert!(file.mark_outdone().unwrap());
     assert_eq!(
-        file.keep_better(&found(1.5, 0.2)).unwrap(),
+        file.keep_better(&calibration(1.5, 0.2)).unwrap(),
         CalibrationOutcome::Old
     );
     assert_eq!(tflops(&file), 2.0);
     assert_eq!(
-        file.keep_better(&found(2.2, 0.0)).unwrap(),
+        file.keep_better(&calibration(2.2, 0.0)).unwrap(),
         CalibrationOutcome::New
     );
     assert_eq!(tflops(&file), 2.2);
@@ -136,12 +136,12 @@ fn another_processor_or_method_is_no_better_one() {
     ];
     for change in changes {
         let (_folder, file) = place();
-        let mut other = found(9.0, 0.0);
+        let mut other = calibration(9.0, 0.0);
         change(&mut other);
         file.write_file(&other).unwrap();
         assert!(!file.is_current());
         assert_eq!(
-            file.keep_better(&found(1.0, 0.5)).unwrap(),
+            file.keep_better(&calibration(1.0, 0.5)).unwrap(),
             CalibrationOutcome::New
         );
         assert_eq!(tflops(&file), 1.0);
@@ -153,7 +153,7 @@ fn that_a_run_was_faster_is_noted_once() {
     let (_folder, file) = place();
     assert!(!file.mark_outdone().unwrap());
     assert!(!file.path().exists());
-    file.write_file(&found(1.0, 0.0)).unwrap();
+    file.write_file(&calibration(1.0, 0.0)).unwrap();
     assert!(file.mark_outdone().unwrap());
     assert!(!file.mark_outdone().unwrap());
     assert!(
@@ -169,13 +169,13 @@ fn that_a_run_was_faster_is_noted_once() {
 #[test]
 fn a_broken_file_is_an_error_and_is_replaced() {
     let (_folder, file) = place();
-    file.write_file(&found(1.0, 0.0)).unwrap();
+    file.write_file(&calibration(1.0, 0.0)).unwrap();
     std::fs::write(file.path(), "name: [").unwrap();
     let error = file.load_device().unwrap_err();
     assert!(matches!(error, CalibrationError::Device(_)), "{error}");
     assert!(!file.is_current());
     assert_eq!(
-        file.keep_better(&found(1.0, 0.5)).unwrap(),
+        file.keep_better(&calibration(1.0, 0.5)).unwrap(),
         CalibrationOutcome::New
     );
 }

@@ -6,7 +6,7 @@
 const STATE_WORDS: usize = 624;
 const STATE_MIDDLE: usize = 397;
 
-/// `random.Random(seed)`.
+/// Python's `random.Random(seed)`: the Mersenne Twister, so that shuffles match those of Python.
 #[derive(Clone)]
 pub(super) struct PythonRandom {
     state: [u32; STATE_WORDS],

@@ -20,7 +20,6 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// Epochs over `count` samples.
     pub fn new(count: usize, sampling: &SamplingPlan) -> Self {
         // A shuffle without a seed differs from run to run, but it can be repeated: `seed` records it.
         let drawn = || RandomState::new().hash_one(0) >> 32;

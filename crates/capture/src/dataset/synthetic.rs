@@ -14,7 +14,6 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// All of one length.
     pub fn fixed_length(tokens: usize) -> Self {
         Self {
             min: tokens,

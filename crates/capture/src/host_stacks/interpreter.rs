@@ -30,11 +30,11 @@ const OFFSETS_VERSION: u64 = 0x030e;
 mod offsets {
     /// `interpreter_state.size`, after a cookie, the version, a flag and three words of the runtime.
     pub(super) const INTERPRETER_BYTES: u64 = 6;
-    /// `interpreter_state.gc`.
+    /// The word that holds the offset of `interpreter_state.gc`.
     pub(super) const GC: u64 = 11;
     /// `gc.size`, after the tables of threads, frames, code and twelve kinds of objects.
     pub(super) const GC_BYTES: u64 = 81;
-    /// `gc.collecting`.
+    /// The word that holds the offset of `gc.collecting`.
     pub(super) const COLLECTING: u64 = 82;
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Interpreter {
     spy: PythonSpy,
     memory: File,
     gil: Option<Range<u64>>,
-    /// The address of `gc.collecting`.
+    /// Address of `gc.collecting`; `None` where it is not known.
     collecting: Option<u64>,
 }
 
@@ -134,7 +134,6 @@ fn to_refusal(error: &anyhow::Error) -> Refusal {
     Refusal::NotYet(error.root_cause().to_string())
 }
 
-/// The address of `_PyRuntime`.
 fn find_runtime(spy: &PythonSpy) -> Option<u64> {
     let symbols = PythonProcessInfo::new(&spy.process).ok()?;
     symbols.get_symbol("_PyRuntime").copied()

@@ -37,11 +37,11 @@ const PERIOD_MAX: Duration = Duration::from_secs(1);
 
 /// Samples processes until it is stopped or dropped.
 pub struct HostSampler {
-    orders: Sender<Order>,
+    orders: Sender<SamplerOrder>,
     thread: JoinHandle<Vec<Issue>>,
 }
 
-enum Order {
+enum SamplerOrder {
     Process(u32),
     Record(bool),
 }
@@ -50,7 +50,7 @@ impl HostSampler {
     /// Samples into files of a directory that exists. `share` is the part of the time that sampling may take.
     pub fn start(directory: &Path, share: Option<Share>) -> io::Result<Self> {
         let (orders, received) = channel();
-        let sampling = Sampling {
+        let sampling = SamplingThread {
             directory: directory.to_owned(),
             share: share.map_or(SHARE_DEFAULT, |share| f64::from(share.ppm()) / 1e6),
             received,
@@ -67,12 +67,12 @@ impl HostSampler {
     /// One more process, or another program in one that is known.
     pub fn add_process(&self, process: u32) {
         // The thread is there as long as we are.
-        let _ = self.orders.send(Order::Process(process));
+        let _ = self.orders.send(SamplerOrder::Process(process));
     }
 
     /// Samples from now on, or no more.
     pub fn set_recording(&self, is_on: bool) {
-        let _ = self.orders.send(Order::Record(is_on));
+        let _ = self.orders.send(SamplerOrder::Record(is_on));
     }
 
     /// Ends sampling; what was not sampled, and why.
@@ -82,26 +82,26 @@ impl HostSampler {
     }
 }
 
-struct Sampling {
+struct SamplingThread {
     directory: PathBuf,
     share: f64,
-    received: Receiver<Order>,
+    received: Receiver<SamplerOrder>,
     is_on: bool,
     targets: Vec<Target>,
     issues: Vec<Issue>,
 }
 
-impl Sampling {
+impl SamplingThread {
     fn run_sampling(mut self) -> Vec<Issue> {
         let mut next = Instant::now();
         loop {
             let wait = next.saturating_duration_since(Instant::now());
             match self.received.recv_timeout(wait) {
-                Ok(Order::Record(is_on)) => {
+                Ok(SamplerOrder::Record(is_on)) => {
                     self.is_on = is_on;
                     self.targets.iter_mut().for_each(Target::restart_clock);
                 }
-                Ok(Order::Process(process)) => {
+                Ok(SamplerOrder::Process(process)) => {
                     self.retire_targets(|target| target.process() == process);
                     self.targets
                         .extend(Target::open(&self.directory, process).ok());

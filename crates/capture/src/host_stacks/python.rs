@@ -33,7 +33,7 @@ pub(super) struct Frame {
 pub(super) struct PythonThread {
     pub(super) thread: u32,
     pub(super) owns_gil: bool,
-    /// Innermost first.
+    /// Frames of the stack, innermost first.
     pub(super) frames: Vec<Frame>,
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use llmprof_engine::{OperatorInfo, Recorder};
-use llmprof_record::import::engine::{self, Header, NamedRange};
+use llmprof_record::import::engine::{self, EngineHeader, NamedRange};
 
 use crate::runner::protocol::{HostSpan, PhaseSpan};
 
@@ -26,7 +26,7 @@ pub(super) fn write_events(
     let host = host
         .iter()
         .map(|span| range(&span.name, span.start_ns.0, span.end_ns.0));
-    let header = Header {
+    let header = EngineHeader {
         operators: operators
             .iter()
             .map(|operator| engine::OperatorInfo {

@@ -3,7 +3,8 @@
 use std::{fs::File, path::Path};
 
 use llmprof_engine::{
-    Cache, Engine, Generation, Recorder, Sampler, Sampling, generate_tokens, now_ns,
+    GenerationOptions, KvCache, NativeEngine, Recorder, SamplingOptions, TokenSampler,
+    generate_tokens, now_ns,
 };
 use llmprof_record::{
     import::engine,
@@ -37,8 +38,9 @@ impl Ready {
         };
         let max_new_tokens = self.check_size(batch, prompts.len())?;
         let mut recorder = new_recorder(batch, &self.engine, max_new_tokens);
-        let mut sampler = Sampler::new(sampling_of(batch)).map_err(|error| to_failure(&error))?;
-        let generation = Generation {
+        let mut sampler =
+            TokenSampler::new(sampling_of(batch)).map_err(|error| to_failure(&error))?;
+        let generation = GenerationOptions {
             max_new_tokens,
             chunk: None,
             stop: if batch.ignore_eos {
@@ -248,11 +250,11 @@ fn check_supported(batch: &Generate) -> Result<(), Failure> {
 
 /// The cache of the batch before where it fits, else a new one.
 fn fitting_cache<'c>(
-    place: &'c mut Option<Cache>,
-    engine: &Engine,
+    place: &'c mut Option<KvCache>,
+    engine: &NativeEngine,
     batch: usize,
     max_positions: usize,
-) -> Result<&'c mut Cache, Failure> {
+) -> Result<&'c mut KvCache, Failure> {
     let cache = match place.take().filter(|cache| cache.sequence_count() == batch) {
         Some(mut cache) => {
             cache.clear_tokens();
@@ -265,7 +267,7 @@ fn fitting_cache<'c>(
     Ok(place.insert(cache))
 }
 
-fn new_recorder(batch: &Generate, engine: &Engine, max_new_tokens: usize) -> Recorder {
+fn new_recorder(batch: &Generate, engine: &NativeEngine, max_new_tokens: usize) -> Recorder {
     match batch.events {
         Some(_) => {
             let wanted = engine.events_per_step().saturating_mul(max_new_tokens + 1);
@@ -275,9 +277,9 @@ fn new_recorder(batch: &Generate, engine: &Engine, max_new_tokens: usize) -> Rec
     }
 }
 
-fn sampling_of(batch: &Generate) -> Sampling {
+fn sampling_of(batch: &Generate) -> SamplingOptions {
     let sampling = &batch.sampling;
-    Sampling {
+    SamplingOptions {
         temperature: sampling.do_sample.then_some(sampling.temperature),
         no_repeat_ngram_size: usize::try_from(sampling.no_repeat_ngram_size).unwrap_or(usize::MAX),
         seed: sampling.seed,

@@ -7,7 +7,7 @@ mod text;
 
 use std::collections::BTreeMap;
 
-use llmprof_engine::{Cache, Engine, EngineError, Options, Source, now_ns};
+use llmprof_engine::{EngineError, EngineOptions, KvCache, NativeEngine, WeightSource, now_ns};
 use llmprof_record::plan::LoadFormat;
 use llmprof_theory::{Model, Precision};
 use llmprof_units::{Bytes, DType};
@@ -30,8 +30,8 @@ pub struct NativeBackend {
 }
 
 struct Ready {
-    engine: Engine,
-    cache: Option<Cache>,
+    engine: NativeEngine,
+    cache: Option<KvCache>,
     max_batch: usize,
     max_positions: usize,
     tokenizer: Option<TextTokenizer>,
@@ -71,8 +71,8 @@ impl Backend for NativeBackend {
                     "the native runtime reads .safetensors files",
                 ));
             }
-            (LoadFormat::Dummy, _) => Source::Dummy { seed: load.seed },
-            (LoadFormat::Safetensors, Some(path)) => Source::Directory(path),
+            (LoadFormat::Dummy, _) => WeightSource::Dummy { seed: load.seed },
+            (LoadFormat::Safetensors, Some(path)) => WeightSource::Directory(path),
             (LoadFormat::Safetensors, None) => {
                 return Err(Failure::new(
                     FailureKind::BadRequest,
@@ -82,12 +82,13 @@ impl Backend for NativeBackend {
         };
         let model = Model::from_config(&Value::Object(load.config), None)
             .map_err(|error| Failure::new(FailureKind::Model, error.to_string()))?;
-        let options = Options {
+        let options = EngineOptions {
             weights: load.dtype,
             quantized: load.weights,
             threads: load.threads.map(|threads| threads as usize),
         };
-        let engine = Engine::load(&model, &source, options).map_err(|error| to_failure(&error))?;
+        let engine =
+            NativeEngine::load(&model, &source, options).map_err(|error| to_failure(&error))?;
         let precision = engine.theory_precision();
         let loaded = Loaded {
             start_ns: to_nanos(start),
@@ -127,7 +128,7 @@ impl Backend for NativeBackend {
 }
 
 /// What a reader of the run must know: the instructions in use, and the number formats that theory must assume.
-fn engine_facts(engine: &Engine) -> BTreeMap<String, String> {
+fn engine_facts(engine: &NativeEngine) -> BTreeMap<String, String> {
     let precision = engine.theory_precision();
     let mut facts = BTreeMap::from([(
         "instructions".to_owned(),

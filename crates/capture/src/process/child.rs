@@ -96,19 +96,19 @@ impl Child {
 
     /// The last `lines` lines it wrote: standard error, or standard output where that is empty.
     pub fn last_lines(&self, lines: usize) -> Vec<String> {
-        let found = tail_lines(&self.stderr, lines);
-        if found.is_empty() {
+        let tail = tail_lines(&self.stderr, lines);
+        if tail.is_empty() {
             tail_lines(&self.stdout, lines)
         } else {
-            found
+            tail
         }
     }
 
     /// The last `lines` lines of standard output, then those of standard error: servers log to either.
     pub fn last_lines_of_both(&self, lines: usize) -> Vec<String> {
-        let mut found = tail_lines(&self.stdout, lines);
-        found.extend(tail_lines(&self.stderr, lines));
-        found
+        let mut tail = tail_lines(&self.stdout, lines);
+        tail.extend(tail_lines(&self.stderr, lines));
+        tail
     }
 
     /// Whether it has ended by itself; it is collected by [`wait`](Self::wait).
@@ -121,9 +121,27 @@ impl Child {
 
     /// Waits until it ends. An interrupt or the time limit sends SIGTERM to its group; a second interrupt, or a group
     /// that is still there after the grace period, gets SIGKILL. Whatever it left running in its group ends with it, and so
-    /// does everything below it where it was started so.
+    /// does everything below it where it was started so. An interrupt from before its start ends it as well.
     pub fn wait(
         &mut self,
+        interrupt: &mut Interrupt,
+        limit: Option<Duration>,
+    ) -> Result<Ended, ProcessError> {
+        self.wait_beyond(0, interrupt, limit)
+    }
+
+    /// As [`wait`](Self::wait), for one that is to end by itself although the user asked to stop: it keeps what was captured
+    /// until then. Only an interrupt from now on ends it.
+    pub(crate) fn wait_after_stop(
+        &mut self,
+        interrupt: &mut Interrupt,
+    ) -> Result<Ended, ProcessError> {
+        self.wait_beyond(interrupt.stop_count(), interrupt, None)
+    }
+
+    fn wait_beyond(
+        &mut self,
+        interrupts_before: u32,
         interrupt: &mut Interrupt,
         limit: Option<Duration>,
     ) -> Result<Ended, ProcessError> {
@@ -131,13 +149,24 @@ impl Child {
         let pid = self.group_leader();
         let pidfd = pidfd_open(pid, PidfdFlags::empty())
             .map_err(|errno| system("watch the process")(errno.into()))?;
-        let interrupts_before = interrupt.stop_count();
         let mut deadline = limit.map(|limit| self.started + limit);
         let mut stopped = None;
         let mut killed = false;
         loop {
+            let acted_on = match stopped {
+                None => 0,
+                Some(_) if !killed => 1,
+                Some(_) => u32::MAX,
+            };
+            // A signal that came before this call wakes nobody up.
+            let is_asked = interrupt.stop_count() - interrupts_before > acted_on;
+            let wake = if is_asked {
+                Some(Instant::now())
+            } else {
+                deadline
+            };
             let ended = interrupt
-                .wait_for(rustix::fd::AsFd::as_fd(&pidfd), deadline)
+                .wait_for(rustix::fd::AsFd::as_fd(&pidfd), wake)
                 .map_err(system("wait for the process"))?;
             if ended {
                 break;

@@ -5,7 +5,7 @@ use std::{
         unix::net::UnixStream,
     },
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -16,6 +16,16 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use super::ProcessError;
 
+/// What the signals of this process asked for since its first [`Interrupt`], which a later one must not miss.
+#[derive(Default)]
+struct Asked {
+    stop: Arc<AtomicBool>,
+    /// Whether SIGTERM or SIGHUP was among them.
+    termination: Arc<AtomicBool>,
+}
+
+static ASKED: LazyLock<Asked> = LazyLock::new(Asked::default);
+
 /// Ctrl-C, SIGTERM and the loss of the terminal (SIGHUP), counted instead of deadly.
 ///
 /// The handlers only write a byte to a socket; whoever waits on a child reads it and decides.
@@ -23,8 +33,6 @@ use super::ProcessError;
 pub struct Interrupt {
     signals: UnixStream,
     count: u32,
-    /// Whether SIGTERM or SIGHUP was among them.
-    is_termination: Arc<AtomicBool>,
 }
 
 impl Interrupt {
@@ -33,13 +41,15 @@ impl Interrupt {
         let system = |action| move |source| ProcessError::System { action, source };
         let (signals, write_end) = UnixStream::pair().map_err(system("make a signal channel"))?;
         let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
-        let is_termination = Arc::new(AtomicBool::new(false));
+        let asked_before = ASKED.stop.load(Ordering::Relaxed);
         // Before the pipe: whoever reads that a signal came knows which.
         for signal in [SIGTERM].into_iter().chain(hangup) {
-            signal_hook::flag::register(signal, Arc::clone(&is_termination))
+            signal_hook::flag::register(signal, Arc::clone(&ASKED.termination))
                 .map_err(system("handle SIGTERM"))?;
         }
         for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
+            signal_hook::flag::register(signal, Arc::clone(&ASKED.stop))
+                .map_err(system("handle Ctrl-C"))?;
             let end = write_end
                 .try_clone()
                 .map_err(system("make a signal channel"))?;
@@ -50,14 +60,14 @@ impl Interrupt {
             .map_err(system("make a signal channel"))?;
         Ok(Self {
             signals,
-            count: 0,
-            is_termination,
+            count: u32::from(asked_before),
         })
     }
 
     /// Whether somebody sent us SIGTERM or SIGHUP, of which a command does not know as it knows of a Ctrl-C.
+    #[expect(clippy::unused_self, reason = "without handlers no signal is heard of")]
     pub(crate) fn is_termination(&self) -> bool {
-        self.is_termination.load(Ordering::Relaxed)
+        ASKED.termination.load(Ordering::Relaxed)
     }
 
     /// How many times the user asked to stop so far.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use llmprof_record::{
-    secrets::{is_credential, remember},
+    secrets::{is_credential, remember_variables},
     store::Folder,
 };
 
@@ -123,7 +123,9 @@ impl Launch {
         let (stdout_path, stdout) = log("stdout")?;
         let (stderr_path, stderr) = log("stderr")?;
         let given = self.env.iter();
-        remember(given.filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?))));
+        remember_variables(
+            given.filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?))),
+        );
         let mut command = self.command();
         bind(&mut command);
         let process = command

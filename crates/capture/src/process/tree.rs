@@ -27,7 +27,7 @@ pub(super) struct Leftovers {
 }
 
 impl Leftovers {
-    /// Before the command starts.
+    /// Must be called before the command starts.
     pub(super) fn begin_watch() -> Self {
         // Where the kernel refuses, what leaves the command's group and outlives its parent is not found.
         let _ = set_child_subreaper(Some(getpid()));
@@ -52,8 +52,8 @@ impl Leftovers {
         };
         // A process that is told to end may start another one.
         for signal in [Signal::TERM, Signal::KILL, Signal::KILL] {
-            let found = left();
-            for process in &found {
+            let processes = left();
+            for process in &processes {
                 if let Some(process) = Pid::from_raw(process.pid) {
                     // One that is gone already is what was wanted.
                     let _ = kill_process(process, signal);
@@ -63,7 +63,7 @@ impl Leftovers {
             while !left().is_empty() && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(10));
             }
-            found.iter().for_each(reap_child);
+            processes.iter().for_each(reap_child);
             if left().is_empty() {
                 return;
             }
@@ -91,15 +91,15 @@ fn list_descendants(root: Pid) -> Vec<ProcessId> {
             children.entry(parent).or_default().push(process);
         }
     }
-    let mut found = Vec::new();
+    let mut descendants = Vec::new();
     let mut unread = vec![root.as_raw_nonzero().get()];
     while let Some(parent) = unread.pop() {
         for &process in children.get(&parent).into_iter().flatten() {
-            found.push(process);
+            descendants.push(process);
             unread.push(process.pid);
         }
     }
-    found
+    descendants
 }
 
 /// The parent of a process, and which process it is; `None` of one that ended.

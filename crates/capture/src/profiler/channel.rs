@@ -25,7 +25,7 @@ pub struct Watched {
     pub cupti: Option<u32>,
     /// Why CUPTI cannot be used.
     pub refused: Option<String>,
-    /// Whether it records now.
+    /// Whether the process is recording now.
     pub is_capturing: bool,
     /// Whether it ever did; not known with a budget.
     pub has_captured: bool,
@@ -35,11 +35,11 @@ pub struct Watched {
     pub flushed: u32,
     /// Whether its file has all the bytes that it may have.
     pub is_full: bool,
-    /// Whether it said goodbye.
+    /// Whether the process closed the connection with a message.
     pub has_ended: bool,
 }
 
-struct Connection {
+struct ChannelConnection {
     stream: UnixStream,
     received: Vec<u8>,
     is_open: bool,
@@ -52,7 +52,7 @@ struct Connection {
 pub struct Channel {
     listener: UnixListener,
     folder: Scratch,
-    connections: Vec<Connection>,
+    connections: Vec<ChannelConnection>,
     /// What a process that connects is sent first.
     first_order: Option<Order>,
     flushes: u32,
@@ -108,7 +108,7 @@ impl Channel {
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }
-            let mut connection = Connection {
+            let mut connection = ChannelConnection {
                 stream,
                 received: Vec::new(),
                 is_open: true,
@@ -149,7 +149,7 @@ impl Channel {
     }
 }
 
-impl Connection {
+impl ChannelConnection {
     fn send_to(&mut self, order: Order) {
         if self.is_open && writeln!(self.stream, "{order}").is_err() {
             self.is_open = false;

@@ -10,7 +10,7 @@ use crate::process::Launch;
 /// Names the library where it does not lie beside the binary.
 const LIBRARY_VARIABLE: &str = "LLMPROF_INJECT";
 
-/// The library is nowhere.
+/// The injected library is in none of the places where it is looked for.
 #[derive(Debug, thiserror::Error)]
 #[error("{LIBRARY} is missing: {looked}")]
 pub struct LibraryMissing {
@@ -18,7 +18,6 @@ pub struct LibraryMissing {
 }
 
 impl LibraryMissing {
-    /// How to get it.
     pub fn hint(&self) -> String {
         format!(
             "`cargo build --release` builds it beside the binary, the wheel of llmprof-harness installs it; or set {LIBRARY_VARIABLE} to its path"
@@ -70,7 +69,7 @@ pub fn quarter_of_free(directory: &Path) -> Option<Bytes> {
     Some(Bytes((free / 4).max(1)))
 }
 
-/// Recording by our library.
+/// Recording by the injected library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cupti {
     pub library: PathBuf,
@@ -84,7 +83,7 @@ pub struct Cupti {
 }
 
 impl Cupti {
-    /// The same command, recorded.
+    /// The same command with the variables that inject the library.
     #[must_use]
     pub fn apply_to(&self, launch: Launch) -> Launch {
         let library = self.library.to_string_lossy();
@@ -118,9 +117,9 @@ mod tests {
         std::fs::write(&program, "").unwrap();
         assert_eq!(installed_with(&program), None);
         std::fs::write(&library, "").unwrap();
-        let found = installed_with(&program).unwrap();
+        let installed = installed_with(&program).unwrap();
         assert_eq!(
-            found.canonicalize().unwrap(),
+            installed.canonicalize().unwrap(),
             library.canonicalize().unwrap()
         );
         // One that was just built comes first.

@@ -74,7 +74,6 @@ impl Recording {
         }
     }
 
-    /// The processes that record.
     pub fn processes(&self) -> impl Iterator<Item = u32> {
         let watched = self.channel.processes().map(|watched| watched.process);
         watched.filter(|process| *process != 0)

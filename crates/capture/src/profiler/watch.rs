@@ -45,7 +45,6 @@ impl Schedule {
 /// Where what the command prints goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandOutput {
-    /// To our standard output.
     Stdout,
     /// To our standard error, since our output is data.
     Stderr,
@@ -99,10 +98,13 @@ pub fn run_watched(
         sampler.inspect(|sampler| sampler.set_recording(is_on));
     };
     set_sampling(schedule.begins_at_once());
-    let interrupts_before = interrupt.stop_count();
-    let mut ending = Ending::default();
+    // A Ctrl-C of the terminal until here may not have reached the command.
+    let asked_before = interrupt.stop_count();
+    let mut ending = StopStage::default();
     loop {
-        let deadlines = [begin, end, ending.next, size_check];
+        let is_asked = interrupt.stop_count() > ending.asked;
+        let asked_at = is_asked.then(Instant::now);
+        let deadlines = [begin, end, ending.next, size_check, asked_at];
         let deadline = deadlines.into_iter().flatten().min();
         let mut watched = vec![(pidfd.as_fd(), PollFlags::IN)];
         watched.extend(
@@ -141,14 +143,14 @@ pub fn run_watched(
             channel.request_flush();
             set_sampling(false);
         }
-        let asked = interrupt.stop_count() - interrupts_before;
+        let asked = interrupt.stop_count();
         if asked > 0 && ending.asked == 0 {
             channel.request_flush();
         }
         let wish = Wish {
             asked,
             is_termination: interrupt.is_termination(),
-            has_reached_command: asked > 0 && terminal_signals_command(),
+            has_reached_command: asked > asked_before && terminal_signals_command(),
         };
         if let Some(signal) = ending.next_signal(wish, now) {
             // One that is gone already is what was wanted.
@@ -158,7 +160,7 @@ pub fn run_watched(
     let status = child.wait().map_err(system("collect the command"))?;
     let duration = Nanos(started.elapsed().as_nanos() as i64);
     flush_the_rest(channel, interrupt).map_err(system("wait for the last records"))?;
-    let was_interrupted = interrupt.stop_count() > interrupts_before;
+    let was_interrupted = interrupt.stop_count() > 0;
     if was_interrupted {
         descendants.end_all();
     }
@@ -208,7 +210,7 @@ fn terminal_signals_command() -> bool {
 /// What the user asked for so far.
 #[derive(Clone, Copy)]
 struct Wish {
-    /// How many signals came.
+    /// Number of signals that came.
     asked: u32,
     /// Whether one of them was SIGTERM or SIGHUP.
     is_termination: bool,
@@ -218,13 +220,13 @@ struct Wish {
 
 /// How far the user's wish to stop has gone.
 #[derive(Default)]
-struct Ending {
+struct StopStage {
     asked: u32,
     next: Option<Instant>,
     sent: u32,
 }
 
-impl Ending {
+impl StopStage {
     /// What the command is to be sent now.
     fn next_signal(&mut self, wish: Wish, now: Instant) -> Option<Signal> {
         let asked = wish.asked;
@@ -289,7 +291,7 @@ mod tests {
         until: u64,
     ) -> Vec<(u64, Signal)> {
         let start = Instant::now();
-        let mut ending = Ending::default();
+        let mut ending = StopStage::default();
         (0..=until)
             .filter_map(|second| {
                 let wish = Wish {

@@ -24,11 +24,11 @@ use crate::{
 /// The worker on disk, for as long as this lives.
 #[derive(Debug)]
 pub struct Package {
-    directory: Directory,
+    directory: SourceDirectory,
 }
 
 #[derive(Debug)]
-enum Directory {
+enum SourceDirectory {
     Scratch(Scratch),
     Named(PathBuf),
 }
@@ -44,7 +44,7 @@ impl Package {
         let directory = Scratch::new()?;
         write_files(directory.path())?;
         Ok(Self {
-            directory: Directory::Scratch(directory),
+            directory: SourceDirectory::Scratch(directory),
         })
     }
 
@@ -58,7 +58,7 @@ impl Package {
         fs::create_dir_all(path.parent().unwrap_or(Path::new("")))?;
         fs::DirBuilder::new().mode(0o700).create(path)?;
         let package = Self {
-            directory: Directory::Named(path.to_owned()),
+            directory: SourceDirectory::Named(path.to_owned()),
         };
         write_files(path)?;
         Ok(package)
@@ -84,15 +84,15 @@ impl Package {
 
     pub fn path(&self) -> &Path {
         match &self.directory {
-            Directory::Scratch(scratch) => scratch.path(),
-            Directory::Named(path) => path,
+            SourceDirectory::Scratch(scratch) => scratch.path(),
+            SourceDirectory::Named(path) => path,
         }
     }
 }
 
 impl Drop for Package {
     fn drop(&mut self) {
-        if let Directory::Named(path) = &self.directory {
+        if let SourceDirectory::Named(path) = &self.directory {
             let _ = fs::remove_dir_all(path);
         }
     }

@@ -23,6 +23,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     python!("llmprof_worker/dtypes.py"),
     python!("llmprof_worker/dummy.py"),
     python!("llmprof_worker/failure.py"),
+    python!("llmprof_worker/follower.py"),
     python!("llmprof_worker/graphs.py"),
     python!("llmprof_worker/images.py"),
     python!("llmprof_worker/inputs.py"),

@@ -51,13 +51,12 @@ impl Client {
         let listener = UnixListener::bind(&path)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .map_err(|source| refuse(socket_error("listen on the socket", source)))?;
-        let interrupts_before = interrupt.stop_count();
         let child = launch
             .clone()
             .env(SOCKET_VARIABLE, path.to_string_lossy())
             .spawn(logs, name)
             .map_err(|error| refuse(Problem::Start(error)))?;
-        let mut process = Process::new(child, interrupts_before)
+        let mut process = Process::new(child)
             .map_err(|source| refuse(socket_error("watch the worker", source)))?;
         let connected = process
             .accept_worker(&listener, Until::from_now(limits.connect), interrupt)

@@ -47,7 +47,7 @@ impl Connection {
         self.max_line
     }
 
-    /// Takes what is there.
+    /// Reads what has arrived, without waiting for more.
     pub(super) fn receive_available(&mut self) -> io::Result<Received> {
         let mut chunk = [0; 16 * 1024];
         loop {

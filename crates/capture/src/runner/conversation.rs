@@ -38,11 +38,10 @@ pub(super) struct Process {
     started: Instant,
     pidfd: OwnedFd,
     ended: Option<Ended>,
-    interrupts_before: u32,
 }
 
 impl Process {
-    pub(super) fn new(child: Child, interrupts_before: u32) -> io::Result<Self> {
+    pub(super) fn new(child: Child) -> io::Result<Self> {
         let started = Instant::now();
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let pidfd = pidfd_open(pid.ok_or(rustix::io::Errno::SRCH)?, PidfdFlags::empty())?;
@@ -51,7 +50,6 @@ impl Process {
             started,
             pidfd,
             ended: None,
-            interrupts_before,
         })
     }
 
@@ -200,13 +198,14 @@ impl Process {
         interrupt: &mut Interrupt,
     ) -> Result<(), Problem> {
         loop {
+            // Also what was asked before this call, which wakes nobody up.
+            if interrupt.stop_count() > 0 {
+                return Err(Problem::Interrupted);
+            }
             let watched = [(fd, flags), (self.pidfd.as_fd(), PollFlags::IN)];
             let ready = interrupt
                 .wait_for_any(&watched, until.deadline)
                 .map_err(|source| socket_error("wait for the worker", source))?;
-            if interrupt.stop_count() > self.interrupts_before {
-                return Err(Problem::Interrupted);
-            }
             // What it said before it ended comes first.
             if ready[0] {
                 return Ok(());

@@ -10,14 +10,11 @@ use crate::process::ProcessError;
 pub enum WorkerStep {
     /// From its start until it is on the socket.
     Connect,
-    /// Saying who it is.
     Hello,
-    /// Making the model ready.
     Load,
     /// A batch that does not count.
     WarmUp,
     Generate,
-    /// Micro-benchmarks.
     Measure,
     /// Finding the kernels of a model.
     Trace,
@@ -101,7 +98,7 @@ pub enum Problem {
     /// It took longer than it was given.
     #[error("it took longer than {limit:?}")]
     TimedOut {
-        /// What it was given.
+        /// The time limit of the step.
         limit: Duration,
     },
     /// It sent something that is not a message.
@@ -121,7 +118,7 @@ pub enum Problem {
     #[error("its clock is not ours: it read {theirs} ns between {sent} ns and {received} ns")]
     OtherClock {
         theirs: i64,
-        /// When we asked.
+        /// When llmprof sent the request, ns.
         sent: i64,
         /// When its answer was there.
         received: i64,

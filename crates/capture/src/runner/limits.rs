@@ -5,19 +5,17 @@ use super::{error::WorkerStep, protocol::MAX_LINE_BYTES};
 /// How long each step may take; `None` waits for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// From start to connection.
+    /// From the start of the process to its connection.
     pub connect: Option<Duration>,
     /// To say hello; a Python worker imports its libraries here.
     pub hello: Option<Duration>,
-    /// To load a model.
     pub load: Option<Duration>,
-    /// For one warm-up batch.
     pub warm_up: Option<Duration>,
     pub generate: Option<Duration>,
     pub bye: Option<Duration>,
     /// From goodbye to the end of the process: libraries give the device back here, and a profiler writes its report.
     pub exit: Option<Duration>,
-    /// Longest line, in bytes.
+    /// The longest line that is accepted, in bytes.
     pub max_line_bytes: usize,
 }
 
@@ -69,7 +67,7 @@ impl Limits {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Until {
     pub(super) limit: Duration,
-    /// `None` never comes.
+    /// The wait has no end if this is `None`.
     pub(super) deadline: Option<Instant>,
 }
 

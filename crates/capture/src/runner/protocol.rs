@@ -32,9 +32,9 @@ pub(crate) const MAX_LINE_BYTES: usize = 128 << 20;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
-    /// Say who you are.
+    /// Exchange versions, before anything else.
     Hello(ClientHello),
-    /// Make the model ready.
+    /// Load a model and allocate its cache.
     Load(Load),
     /// Run a batch whose times do not count.
     WarmUp(Generate),
@@ -46,14 +46,12 @@ pub(crate) enum Request {
     Bye(Empty),
 }
 
-/// What a worker answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
     Hello(WorkerHello),
-    /// The model is ready.
+    /// The model is ready for batches.
     Load(Loaded),
-    /// The warm-up batch ran.
     WarmUp(Generated),
     Generate(Generated),
     Measure(Measured),
@@ -103,7 +101,7 @@ pub struct WorkerHello {
     pub version: u32,
     /// The runtime: `native`, `pytorch`, `vllm`.
     pub runtime: String,
-    /// The runtime's own version.
+    /// Version of the runtime itself.
     pub runtime_version: String,
     /// Its process id; the process that was started may be a profiler around it.
     pub pid: u32,
@@ -123,7 +121,7 @@ pub struct Load {
     /// The directory of its tokenizer, where that is not `path`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<PathBuf>,
-    /// Where weights come from.
+    /// Whether weights are read from files or made up.
     pub load_format: LoadFormat,
     /// Number format it computes in; its own where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,7 +138,7 @@ pub struct Load {
     /// Threads to compute with; the runtime's choice where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
-    /// Seed of dummy weights.
+    /// Seed of weights that are made up.
     pub seed: u64,
     /// How the runtime executes it.
     #[serde(default, skip_serializing_if = "LoadOptions::is_default")]
@@ -157,7 +155,7 @@ pub struct LoadOptions {
     /// Which code multiplies the experts of a mixture, by the runtime's own name for it; its choice where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub experts_implementation: Option<String>,
-    /// How decode is compiled.
+    /// Whether and how decode is compiled.
     pub compile: Compile,
     /// Whether a decode step is captured once as a CUDA graph and replayed.
     pub cuda_graph: bool,
@@ -193,7 +191,7 @@ pub struct Loaded {
     pub dtype: DType,
     /// Distinct parameters; a tied embedding counts once.
     pub parameters: u64,
-    /// Memory its weights take.
+    /// Memory that its weights take, in bytes.
     pub weight_bytes: Bytes,
     /// Token ids it knows: 0 up to this, exclusive.
     pub vocab_size: u32,
@@ -267,7 +265,7 @@ impl Instruments {
 pub struct Profile {
     /// Whose work: the host's, the device's.
     pub activities: Vec<Activity>,
-    /// Shapes of operators' inputs.
+    /// Whether shapes of operators' inputs are recorded.
     pub shapes: bool,
     pub memory: bool,
     pub stacks: bool,
@@ -281,11 +279,11 @@ pub struct Profile {
 pub struct GenerateRequest {
     /// Names it within the batch.
     pub id: String,
-    /// What it starts from.
+    /// The token ids or text that it continues.
     pub prompt: Prompt,
     /// Most tokens to generate; the first comes from prefill.
     pub max_new_tokens: u64,
-    /// Images before the prompt.
+    /// Images that stand before the prompt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
 }
@@ -322,7 +320,7 @@ pub struct TokenSampling {
     pub temperature: f64,
     /// Length of sequences that must not repeat; 0 forbids nothing.
     pub no_repeat_ngram_size: u64,
-    /// Seed of the draw.
+    /// Seed of the random draw.
     pub seed: u64,
 }
 
@@ -330,7 +328,7 @@ pub struct TokenSampling {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Generated {
-    /// When the batch began.
+    /// When the batch began, on the run's clock.
     pub start_ns: Nanos,
     /// When its last token was there.
     pub end_ns: Nanos,
@@ -360,9 +358,9 @@ pub struct Generated {
 #[serde(deny_unknown_fields)]
 pub struct RequestResult {
     pub id: String,
-    /// Tokens of its prompt.
+    /// Number of tokens in its prompt.
     pub prompt_tokens: u64,
-    /// When its work began.
+    /// When its work began, on the run's clock.
     pub start_ns: Nanos,
     pub output_tokens: Vec<u32>,
     /// When each of them was there; the first comes from prefill.
@@ -404,7 +402,6 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Why a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
@@ -456,7 +453,7 @@ pub struct DeviceMemory {
     pub snapshot: Option<PathBuf>,
 }
 
-/// Micro-benchmarks of a device.
+/// What to measure on a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measure {
@@ -468,17 +465,17 @@ pub struct Measure {
     pub full: bool,
 }
 
-/// What micro-benchmarks found.
+/// Times that micro-benchmarks measured on a device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
-    /// Version of torch.
+    /// Version of torch that ran them.
     pub torch: String,
     /// The device as its driver calls it.
     pub name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<Bytes>,
-    /// SMs or compute units.
+    /// Number of SMs or compute units.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub units: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -523,7 +520,7 @@ pub struct Trace {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attn_implementation: Option<String>,
     pub batch: u64,
-    /// Tokens of each prompt.
+    /// Number of tokens in each prompt.
     pub prompt: u64,
     /// Cached tokens of the decode steps that are asked for.
     pub contexts: Vec<u64>,
@@ -533,7 +530,6 @@ pub struct Trace {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
-    /// What kind of reason.
     pub kind: FailureKind,
     /// What was wrong with what.
     pub message: String,

@@ -2,11 +2,12 @@
 //!
 //! It is a process of its own, since CUPTI serves one tool at a time and torch's profiler is another.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use llmprof_record::{
     import::{Limits, wire},
     issue::{Issue, IssueCode},
+    plan::Plan,
     run::{RecordedTrace, RunRecord},
     store::{Pass, RunDir, RunStatus},
     trace::{RangeKind, Ranges, Trace},
@@ -23,7 +24,7 @@ use super::{
 use crate::{
     host_stacks::HostSampler,
     process::Launch,
-    profiler::{Recording, find_library, quarter_of_free},
+    profiler::{Cupti, Recording, find_library, quarter_of_free},
     runner::protocol::{Generate, Instruments, Load},
 };
 
@@ -44,11 +45,37 @@ pub(super) fn broken_off(halt: &Halt, store: &mut RunDir) -> Result<Issue, Halt>
         exit_code: None,
     })?;
     let issue = Issue::error(IssueCode::CuptiBrokenOff).with("why", why.to_string());
-    let files = wire::files(&store.path().join(FOLDER)).unwrap_or_default();
+    let files = wire::wire_files(&store.path().join(FOLDER)).unwrap_or_default();
     if files.is_empty() {
         return Ok(issue);
     }
     Ok(issue.with("folder", FOLDER))
+}
+
+fn options_of_plan(plan: &Plan) -> Options {
+    let settings = &plan.pipeline.cupti;
+    Options {
+        overhead_ppm: settings.overhead.map_or(0, Share::ppm),
+        // Without a budget the worker ends when recording does.
+        detach: settings.detach && settings.overhead.is_some(),
+        all_calls: settings.all_calls,
+        ..Options::default()
+    }
+}
+
+/// The worker as the stage would start it, but for the channel over which recording begins; `None` without our library.
+pub(super) fn recorded_worker(plan: &Plan, worker: &Launch, run: &Path) -> Option<Launch> {
+    let cupti = Cupti {
+        library: find_library().ok()?,
+        directory: run.join(FOLDER),
+        control: None,
+        options: Options {
+            begin: false,
+            ..options_of_plan(plan)
+        },
+        range: None,
+    };
+    Some(cupti.apply_to(worker.clone()))
 }
 
 /// Runs the stage. Where CUDA cannot be recorded there are issues and nothing else: torch's profiler may still do.
@@ -82,12 +109,8 @@ pub(super) fn run_stage(
     folder.map_err(failed)?;
     let settings = &session.plan.pipeline.cupti;
     let options = Options {
-        overhead_ppm: settings.overhead.map_or(0, Share::ppm),
-        // Without a budget the worker ends when recording does.
-        detach: settings.detach && settings.overhead.is_some(),
-        all_calls: settings.all_calls,
         most_bytes: quarter_of_free(&directory).map_or(0, |most| most.0),
-        ..Options::default()
+        ..options_of_plan(session.plan)
     };
     let mut recording = Recording::prepare(library, &directory, options).map_err(failed)?;
     let launch = recording.apply_to(launch.clone());
@@ -134,7 +157,7 @@ pub(super) fn run_stage(
             .issues
             .push(Issue::info(IssueCode::CuptiFirstBatch).with("batches", batches.len()));
     }
-    let files = wire::files(&directory).map_err(failed)?;
+    let files = wire::wire_files(&directory).map_err(failed)?;
     record.issues.extend(scrub_wire_files(&files));
     let trace = wire::read_files(&files, &Limits::default())
         .map_err(|error| Halt::failed(error.to_string()))?;

@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use llmprof_record::{
     issue::{Issue, IssueCode},
     plan::RuntimeType,
-    predictions::{PredictionLog, Skipped, measured},
+    predictions::{PredictionLog, Skipped, measured_passes},
     run::RunRecord,
     store::{Pass, RunStatus},
 };
@@ -80,7 +80,7 @@ pub(super) fn run_inference(session: &mut Session<'_>, record: &mut RunRecord) -
     };
     tell_skipped(session, &skipped, record)?;
     tell_cut(&log, record);
-    let (passes, requests) = measured(log.predictions(), record.passes.len());
+    let (passes, requests) = measured_passes(log.predictions(), record.passes.len());
     record.passes.extend(passes);
     record.requests.extend(requests);
     let (prompt, new_tokens) = longest_request(record);
@@ -201,14 +201,14 @@ fn warm_up(
     template: &Generate,
     first: Option<&Vec<Numbered>>,
 ) -> Result<(), Halt> {
-    const MOST_TOKENS: u64 = 8;
+    const WARM_UP_TOKENS_MAX: u64 = 8;
     let count = passes.session.plan.runtime.warmup;
     let Some(samples) = first.filter(|_| count > 0) else {
         return Ok(());
     };
     let mut batch = request_batch(template, samples);
     for request in &mut batch.requests {
-        request.max_new_tokens = request.max_new_tokens.min(MOST_TOKENS);
+        request.max_new_tokens = request.max_new_tokens.min(WARM_UP_TOKENS_MAX);
     }
     for _ in 0..count {
         let asked = passes

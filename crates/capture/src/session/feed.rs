@@ -60,7 +60,7 @@ impl FeedError {
 /// The batches that one pass runs, one after the other.
 pub struct Feed {
     batches: Vec<Generate>,
-    inputs: Vec<Input>,
+    inputs: Vec<ListedInput>,
     skipped: Vec<Skipped>,
     files: Vec<Option<PathBuf>>,
     names: Vec<String>,
@@ -68,8 +68,8 @@ pub struct Feed {
     shuffle_seed: Option<u64>,
 }
 
-/// One prompt, for `inputs.yaml`.
-struct Input {
+/// One prompt as `inputs.yaml` lists it.
+struct ListedInput {
     id: String,
     epoch: usize,
     /// The file, its bytes; absent for a synthetic prompt.
@@ -162,7 +162,7 @@ impl Feed {
         };
         let bytes = sample.image.as_ref().map_or(bytes, |image| image.bytes);
         let size = |image: &crate::dataset::ImageFile| (image.width, image.height);
-        self.inputs.push(Input {
+        self.inputs.push(ListedInput {
             id: id.clone(),
             epoch,
             file: sample.file.map(|file| (file, bytes)),
@@ -294,7 +294,7 @@ fn check_size(plan: &Plan, samples_per_epoch: usize) -> Result<(), FeedError> {
 fn check_message(plan: &Plan, batch: &Generate) -> Result<(), FeedError> {
     // What stands around a request in its message.
     const ENVELOPE: usize = 4096;
-    let mut length = Length(0);
+    let mut length = LengthCounter(0);
     serde_json::to_writer(&mut length, batch).map_err(FeedError::Json)?;
     if length.0 + ENVELOPE <= MAX_LINE_BYTES {
         return Ok(());
@@ -307,9 +307,9 @@ fn check_message(plan: &Plan, batch: &Generate) -> Result<(), FeedError> {
 }
 
 /// Counts what is written to it.
-struct Length(usize);
+struct LengthCounter(usize);
 
-impl std::io::Write for Length {
+impl std::io::Write for LengthCounter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0 += bytes.len();
         Ok(bytes.len())

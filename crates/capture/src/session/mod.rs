@@ -65,7 +65,6 @@ pub enum Outcome {
     Profiled {
         launches: u64,
     },
-    /// Boxes on pages.
     Drawn {
         pages: u64,
         boxes: u64,
@@ -104,6 +103,11 @@ impl Session<'_> {
 /// The command lines that a run would start, the worker's first.
 pub fn list_commands(plan: &Plan, cwd: &Path, run: &Path) -> (Vec<String>, Vec<ToolError>) {
     nsight::command_lines(plan, &pytorch::worker_command(plan, cwd, run), run)
+}
+
+/// Why profilers that a run would start cannot be used here, found before anything runs.
+pub fn find_missing_tools(plan: &Plan) -> Vec<ToolError> {
+    nsight::find_missing_tools(plan)
 }
 
 /// The design of the model as a worker is asked to load it.

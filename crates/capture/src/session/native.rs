@@ -17,7 +17,7 @@ use crate::{native::precision_from, process::Launch, runner::protocol::Generate}
 /// Where the worker's logs are.
 pub(super) const FOLDER: &str = "native";
 
-/// The worker: this program.
+/// The worker is this program itself, with its `worker` command.
 pub(super) fn worker_launch() -> Result<Launch, Halt> {
     let program = std::env::current_exe()
         .map_err(|error| Halt::failed(format!("cannot find the llmprof executable: {error}")))?;

@@ -16,7 +16,7 @@ use llmprof_record::{
     import::{self, Limits, Profile, nsys_sqlite},
     issue::{Issue, IssueCode},
     kernel_list,
-    plan::{Plan, Tier},
+    plan::{NsysPlan, PipelinePlan, Plan, Tier},
     run::{RecordedTrace, RunRecord},
     secrets,
     store::{Pass, RunStatus},
@@ -26,7 +26,7 @@ use llmprof_record::{
 use llmprof_units::{Nanos, Percent};
 
 use super::{
-    Halt, Session, cublas_log,
+    Halt, Session, cublas_log, cupti,
     own_timeline::record_timeline,
     passes::{Passes, Patience, Start},
     worker_files::not_started,
@@ -47,8 +47,14 @@ const NSYS: &str = "nsys";
 const NCU: &str = "ncu";
 /// As `nsys stats` names it.
 const KERNEL_SUMMARY: &str = "summary_cuda_gpu_kern_sum.csv";
-/// Kernels in `top-kernels.yaml`.
 const LISTED_KERNELS_MAX: usize = 30;
+
+/// Whether a run has a timeline of kernels, whoever records it, or counters.
+pub(super) fn has_stages(plan: &Plan) -> bool {
+    let pipeline = &plan.pipeline;
+    let is_own = pipeline.cupti.applies(plan) && pipeline.cupti.overhead.is_none();
+    is_own || pipeline.nsys.is_enabled() || pipeline.ncu.is_enabled()
+}
 
 /// Runs both stages as far as they are asked for.
 pub(super) fn run_stages(
@@ -140,11 +146,44 @@ fn run_under_tool(
 /// A worker that came to its end under a tool.
 struct ToolRun {
     pass: Option<usize>,
-    /// The tool's.
+    /// Exit code of the tool, not of the worker.
     exit_code: Option<i32>,
 }
 
+/// `nsys`, where it can also make a report of what it records: a recording that nothing can read costs minutes.
+fn find_timeline_tool(stage: &NsysPlan) -> Result<Tool, ToolError> {
+    let tool = Tool::find_tool(NSYS, stage.path.as_deref())?;
+    check_report_importer(&tool)?;
+    Ok(tool)
+}
+
+fn check_report_importer(nsys: &Tool) -> Result<(), ToolError> {
+    find_importer(&nsys.program).map_or(Ok(()), |importer| {
+        check_importer(&importer).map_err(|why| ToolError::NoImporter { why })
+    })
+}
+
+/// Why tools of the stages that are on cannot be used here.
+pub(super) fn find_missing_tools(plan: &Plan) -> Vec<ToolError> {
+    let PipelinePlan { nsys, ncu, .. } = &plan.pipeline;
+    let timeline = nsys.is_enabled().then(|| find_timeline_tool(nsys));
+    let counters = ncu
+        .is_enabled()
+        .then(|| Tool::find_tool(NCU, ncu.path.as_deref()));
+    [timeline, counters]
+        .into_iter()
+        .flatten()
+        .filter_map(Result::err)
+        .collect()
+}
+
 fn not_found(error: &ToolError) -> Issue {
+    if let ToolError::NoImporter { why } = error {
+        return Issue::warning(IssueCode::NsightFailed)
+            .with("tool", "nsys (its importer)")
+            .with("what", why.as_str())
+            .with_hint(format!("{}; the timeline is llmprof's own", error.hint()));
+    }
     Issue::error(IssueCode::NsightNoTool)
         .with("why", error.to_string())
         .with_hint(error.hint())
@@ -163,7 +202,7 @@ fn write_tables(session: &mut Session<'_>, trace: &Trace) -> Result<(), Halt> {
     }
     let total: Nanos = rows.iter().map(|row| row.total_ns).sum();
     let longest = &rows[..rows.len().min(LISTED_KERNELS_MAX)];
-    let list = kernel_list::yaml(&kernel_list::listed(longest, total), "the timeline");
+    let list = kernel_list::format_yaml(&kernel_list::list_kernels(longest, total), "the timeline");
     session
         .store
         .write(&format!("{NSYS}/top-kernels.yaml"), list)?;
@@ -180,21 +219,8 @@ fn capture_timeline(
     let plan = session.plan.pipeline.nsys.clone();
     let folder = session.store.path().join(NSYS);
     let output = folder.join("run");
-    let made = Tool::find_tool(NSYS, plan.path.as_deref())
+    let made = find_timeline_tool(&plan)
         .and_then(|tool| Ok((nsys::nsys_profile(&tool, &plan, &output, launch)?, tool)));
-    if let Ok((_, tool)) = &made
-        && let Some(importer) = find_importer(&tool.program)
-        && let Err(why) = check_importer(&importer)
-    {
-        // A recording that nothing can read costs minutes.
-        record.issues.push(
-            Issue::warning(IssueCode::NsightFailed)
-                .with("tool", "nsys (its importer)")
-                .with("what", why)
-                .with_hint("install the packages libdw1 and libelf1, or what the message names; the timeline is llmprof's own"),
-        );
-        return Ok(None);
-    }
     let (watched, tool) = match made {
         Ok(made) => made,
         Err(error) => {
@@ -363,7 +389,7 @@ fn overwrite_secrets(record: &mut RunRecord, tool: &str, report: &Path, launch: 
         return;
     }
     let opened = OpenOptions::new().read(true).write(true).open(report);
-    if let Err(error) = opened.and_then(|file| secrets::blank(&file)) {
+    if let Err(error) = opened.and_then(|file| secrets::blank_file(&file)) {
         record.issues.push(not_scrubbed(tool, report, &error));
     }
     let withheld = launch.env.values().filter(|value| value.is_none()).count();
@@ -477,17 +503,17 @@ fn judge_run(
         Err(Halt::Interrupted) => return Err(Halt::Interrupted),
         Err(Halt::Failed { message, .. }) => (None, None, Some(message)),
     };
-    if let Err(found) = judge_tool(exit_code, &said, report) {
+    if let Err(refusal) = judge_tool(exit_code, &said, report) {
         let issue = Issue::error(IssueCode::NsightFailed)
             .with("tool", tool)
-            .with("what", found.what);
-        let hint = found.hint.map(str::to_owned).or(why);
+            .with("what", refusal.what);
+        let hint = refusal.hint.map(str::to_owned).or(why);
         record.issues.push(match hint {
             Some(hint) => issue.with_hint(hint),
             None => issue,
         });
     }
-    let has_report = std::fs::metadata(report).is_ok_and(|found| found.len() > 0);
+    let has_report = std::fs::metadata(report).is_ok_and(|metadata| metadata.len() > 0);
     Ok(match pass.filter(|_| has_report) {
         Some(pass) => ToolOutcome::Report { pass },
         None => ToolOutcome::Nothing,
@@ -518,12 +544,12 @@ fn convert_report(
         .spawn(&folder, name)
         .map_err(|error| failed(error.to_string()))?;
     let ended = child
-        .wait(session.interrupt, None)
+        .wait_after_stop(session.interrupt)
         .map_err(|error| failed(error.to_string()))?;
     let said = child.last_lines(20).join("\n");
-    judge_tool(ended.status.code(), &said, made).map_err(|found| {
-        let issue = failed(found.what);
-        match found.hint {
+    judge_tool(ended.status.code(), &said, made).map_err(|refusal| {
+        let issue = failed(refusal.what);
+        match refusal.hint {
             Some(hint) => issue.with_hint(hint),
             None => issue,
         }
@@ -590,9 +616,13 @@ pub(super) fn command_lines(
         .ncu
         .is_enabled()
         .then(|| ncu_lines(plan, worker, run));
+    let by_nsys = nsys.as_ref().is_some_and(|(_, missing)| missing.is_none());
+    if stages.cupti.applies(plan) || (has_stages(plan) && !by_nsys) {
+        lines.extend(cupti::recorded_worker(plan, worker, run).map(|launch| launch.to_string()));
+    }
     let mut missing = Vec::new();
-    for (found, error) in [nsys, ncu].into_iter().flatten() {
-        lines.extend(found);
+    for (stage_lines, error) in [nsys, ncu].into_iter().flatten() {
+        lines.extend(stage_lines);
         missing.extend(error);
     }
     (lines, missing)
@@ -604,9 +634,10 @@ type StageLines = (Vec<String>, Option<ToolError>);
 fn nsys_lines(plan: &Plan, worker: &Launch, run: &Path) -> StageLines {
     let stage = &plan.pipeline.nsys;
     let (tool, missing) = match Tool::find_or_assume(NSYS, stage.path.as_deref()) {
-        Ok(found) => found,
+        Ok(tool) => tool,
         Err(error) => return (Vec::new(), Some(error)),
     };
+    let missing = missing.or_else(|| check_report_importer(&tool).err());
     let folder = run.join(NSYS);
     let report = folder.join("run.nsys-rep");
     let profile = match nsys::nsys_profile(&tool, stage, &folder.join("run"), worker) {
@@ -624,7 +655,7 @@ fn nsys_lines(plan: &Plan, worker: &Launch, run: &Path) -> StageLines {
 fn ncu_lines(plan: &Plan, worker: &Launch, run: &Path) -> StageLines {
     let stage = &plan.pipeline.ncu;
     let (tool, missing) = match Tool::find_or_assume(NCU, stage.path.as_deref()) {
-        Ok(found) => found,
+        Ok(tool) => tool,
         Err(error) => return (Vec::new(), Some(error)),
     };
     let selection = Selection {
@@ -635,8 +666,9 @@ fn ncu_lines(plan: &Plan, worker: &Launch, run: &Path) -> StageLines {
     };
     let name = stage.range.as_deref().unwrap_or("run");
     let output = run.join(NCU).join(name);
-    let found = Available::ask_tool(&tool);
-    let made = match ncu::ncu_profile(&tool, stage, &found, &selection, false, &output, worker) {
+    let available = Available::ask_tool(&tool);
+    let made = match ncu::ncu_profile(&tool, stage, &available, &selection, false, &output, worker)
+    {
         Ok(made) => made,
         Err(error) => return (Vec::new(), Some(error)),
     };

@@ -50,8 +50,7 @@ pub(super) fn run_pytorch(session: &mut Session<'_>, record: &mut RunRecord) -> 
             }
         };
     }
-    let pipeline = &session.plan.pipeline;
-    if ended.is_ok() && (pipeline.nsys.is_enabled() || pipeline.ncu.is_enabled()) {
+    if ended.is_ok() && nsight::has_stages(session.plan) {
         ended = nsight::run_stages(session, &launch, &request, record);
     }
     let (prompt, new_tokens) = longest_request(record);

@@ -84,7 +84,7 @@ pub(super) fn run_stage(passes: &mut Passes<'_, '_>) -> Result<(), Halt> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let others = 1..plan.hardware.ranks;
     files.extend(others.map(|rank| file.with_file_name(rank_trace_name(&name, rank))));
-    let samples = wire::files(&folder).unwrap_or_default();
+    let samples = wire::wire_files(&folder).unwrap_or_default();
     passes.record.issues.extend(scrub_wire_files(&samples));
     for (rank, file) in files.into_iter().enumerate() {
         let mut trace = read_trace(&file)?;

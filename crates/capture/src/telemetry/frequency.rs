@@ -92,8 +92,8 @@ mod tests {
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join("scaling_cur_freq"), khz).unwrap();
         }
-        let found = Frequency::find_source(root.path(), Path::new("/nowhere")).unwrap();
-        assert_eq!(found.mean_hz(), Some(2.5e9));
+        let source = Frequency::find_source(root.path(), Path::new("/nowhere")).unwrap();
+        assert_eq!(source.mean_hz(), Some(2.5e9));
     }
 
     #[test]
@@ -105,8 +105,8 @@ mod tests {
             "cpu MHz\t\t: 2100.000\nbogomips\t: 4200.00\ncpu MHz\t\t: 1900.000\n",
         )
         .unwrap();
-        let found = Frequency::find_source(root.path(), &cpuinfo).unwrap();
-        assert_eq!(found.mean_hz(), Some(2.0e9));
+        let source = Frequency::find_source(root.path(), &cpuinfo).unwrap();
+        assert_eq!(source.mean_hz(), Some(2.0e9));
         fs::write(&cpuinfo, "processor\t: 0\nBogoMIPS\t: 50.00\n").unwrap();
         assert!(Frequency::find_source(root.path(), &cpuinfo).is_none());
     }

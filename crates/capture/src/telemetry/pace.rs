@@ -36,7 +36,7 @@ impl Shared {
         self.worker.store(worker, Ordering::Relaxed);
     }
 
-    /// The process under watch.
+    /// Process id of the worker that is watched.
     pub(super) fn worker(&self) -> Option<u32> {
         let worker = self.worker.load(Ordering::Relaxed);
         (worker != 0).then_some(worker)
@@ -101,7 +101,6 @@ fn next_tick(elapsed: Duration, period: Duration) -> u64 {
     u64::try_from(passed).unwrap_or(u64::MAX - 1) + 1
 }
 
-/// When deadline `tick` is.
 fn tick_time(start: Instant, period: Duration, tick: u64) -> Option<Instant> {
     let nanos = period.as_nanos().checked_mul(u128::from(tick))?;
     start.checked_add(Duration::from_nanos(u64::try_from(nanos).ok()?))

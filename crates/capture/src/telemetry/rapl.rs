@@ -19,7 +19,7 @@ pub(super) enum Domain {
     Dram,
 }
 
-/// One energy counter, unwrapped.
+/// One energy counter, with its overflows added up.
 #[derive(Debug)]
 struct Zone {
     domain: Domain,
@@ -75,13 +75,13 @@ impl Rapl {
 
     /// Joules of a domain between the first and the latest reading; `None` where it has no counter.
     pub(super) fn domain_joules(&self, domain: Domain) -> Option<f64> {
-        let mut found = self
+        let mut zones = self
             .zones
             .iter()
             .filter(|zone| zone.domain == domain)
             .peekable();
-        found.peek()?;
-        Some(found.map(|zone| zone.total).sum::<u64>() as f64 * 1e-6)
+        zones.peek()?;
+        Some(zones.map(|zone| zone.total).sum::<u64>() as f64 * 1e-6)
     }
 }
 
@@ -110,7 +110,7 @@ fn wrapped_difference(before: u64, now: u64, range: u64) -> u64 {
 
 /// The zones that may be added up.
 fn zone_folders(root: &Path) -> Vec<(PathBuf, Domain)> {
-    let mut found: Vec<(PathBuf, Domain)> = fs::read_dir(root)
+    let mut zones: Vec<(PathBuf, Domain)> = fs::read_dir(root)
         .into_iter()
         .flatten()
         .filter_map(|entry| {
@@ -126,8 +126,8 @@ fn zone_folders(root: &Path) -> Vec<(PathBuf, Domain)> {
             Some((entry.path(), domain))
         })
         .collect();
-    found.sort_by(|a, b| a.0.cmp(&b.0));
-    found
+    zones.sort_by(|a, b| a.0.cmp(&b.0));
+    zones
 }
 
 fn read_number(path: &Path) -> io::Result<u64> {

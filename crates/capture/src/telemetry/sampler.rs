@@ -14,7 +14,6 @@ use crate::clock;
 /// A thread of telemetry could not be started or did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// The period is zero.
     #[error("telemetry needs a period above zero")]
     NoPeriod,
     /// The system refused a thread.

@@ -24,7 +24,7 @@ struct Counts {
     throttled_ns: Option<u64>,
 }
 
-/// Per second of time.
+/// Differences of two readings, per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Rates {
     /// Seconds on a CPU, of all threads.

@@ -192,6 +192,6 @@ impl Drop for Pipes {
     }
 }
 
-/// A failed allocation aborts.
+/// Rust aborts a process whose allocation fails.
 const ABORTED: i32 = rustix::process::Signal::ABORT.as_raw();
 const OUT_OF_CPU_TIME: i32 = rustix::process::Signal::XCPU.as_raw();

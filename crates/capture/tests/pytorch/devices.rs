@@ -58,8 +58,9 @@ print(json.dumps(told))
 ";
 
 #[test]
+#[ignore = "live: needs torch and transformers"]
 fn other_devices_are_passed_on_to_torch() {
-    let Some(python) = python() else { return };
+    let python = python();
     let package = concat!(env!("CARGO_MANIFEST_DIR"), "/python");
     let output = Command::new(python)
         .args(["-c", STAND_IN, package])

@@ -1,7 +1,6 @@
 //! The PyTorch worker in a real interpreter, on the CPU.
 //!
-//! `LLMPROF_PYTHON` names the Python (default: the repository's `.venv`); where it has no torch and transformers the tests
-//! are skipped, unless `LLMPROF_REQUIRE_PYTHON=1`.
+//! `LLMPROF_PYTHON` names the Python (default: the repository's `.venv`).
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

@@ -16,10 +16,9 @@ use llmprof_units::DType;
 use super::support::{Worker, batch, dummy, phases, tiny_qwen2};
 
 #[test]
+#[ignore = "live: needs torch and transformers"]
 fn a_captured_pass_leaves_a_trace_with_phases_and_modules() {
-    let Some(mut worker) = Worker::start() else {
-        return;
-    };
+    let mut worker = Worker::start();
     let mut load = dummy(&tiny_qwen2());
     load.dtype = Some(DType::Bf16);
     let loaded = worker.load(&load).unwrap();

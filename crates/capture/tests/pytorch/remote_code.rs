@@ -21,10 +21,9 @@ class OwnModel(Qwen2ForCausalLM):
 ";
 
 #[test]
+#[ignore = "live: needs torch and transformers"]
 fn code_of_a_directory_runs_only_when_trusted() {
-    let Some(python) = python() else {
-        return;
-    };
+    let python = python();
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("model");
     std::fs::create_dir(&model).unwrap();

@@ -1,6 +1,6 @@
 //! A worker to talk to, and small models for it.
 
-use std::{path::PathBuf, process::Command, sync::OnceLock};
+use std::path::PathBuf;
 
 use llmprof_capture::{
     process::{Interrupt, Launch},
@@ -20,30 +20,13 @@ pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The interpreter, where it has what the worker needs.
-pub(crate) fn python() -> Option<String> {
-    static FOUND: OnceLock<Option<String>> = OnceLock::new();
-    FOUND
-        .get_or_init(|| {
-            let path = std::env::var_os("LLMPROF_PYTHON")
-                .map_or_else(|| root().join(".venv/bin/python"), PathBuf::from);
-            let probe = Command::new(&path)
-                .args(["-c", "import importlib.util as u, sys; sys.exit(not (u.find_spec('torch') and u.find_spec('transformers')))"])
-                .output();
-            match probe {
-                Ok(output) if output.status.success() => Some(path.to_string_lossy().into_owned()),
-                other => {
-                    let required =
-                        std::env::var("LLMPROF_REQUIRE_PYTHON").is_ok_and(|value| value == "1");
-                    assert!(!required, "{} has no torch and transformers: {other:?}", path.display());
-                    None
-                }
-            }
-        })
-        .clone()
+/// The interpreter, which has what the worker needs.
+pub(crate) fn python() -> String {
+    let path = std::env::var_os("LLMPROF_PYTHON")
+        .map_or_else(|| root().join(".venv/bin/python"), PathBuf::from);
+    path.to_string_lossy().into_owned()
 }
 
-/// A worker in conversation.
 pub(crate) struct Worker {
     client: Option<Client>,
     interrupt: Interrupt,
@@ -52,12 +35,11 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts one; absent where the tests are to be skipped.
-    pub(crate) fn start() -> Option<Self> {
-        let python = python()?;
+    pub(crate) fn start() -> Self {
+        let python = python();
         let package = Package::unpack().unwrap();
         let launch = package.launch_worker(&python);
-        Some(Self::launch(package, &launch).unwrap())
+        Self::launch(package, &launch).unwrap()
     }
 
     pub(crate) fn launch(package: Package, launch: &Launch) -> Result<Self, Problem> {

@@ -21,10 +21,9 @@ fn tokenizer() -> String {
 }
 
 #[test]
+#[ignore = "live: needs torch and transformers"]
 fn prompts_are_text_and_texts_end() {
-    let Some(mut worker) = Worker::start() else {
-        return;
-    };
+    let mut worker = Worker::start();
     let file = worker.folder.path().join("tokenizer.json");
     std::fs::write(&file, tokenizer()).unwrap();
     let mut load = dummy(&tiny_qwen2());

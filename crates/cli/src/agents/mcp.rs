@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use llmprof_record::secrets::without_known;
 
-use super::{protocol, root::Root, tools::RunTools};
+use super::{protocol, root::RunsRoot, tools::RunTools};
 use crate::{app, args_agents::McpArgs, failure::Failure};
 
 pub(crate) fn mcp(args: &McpArgs) -> Result<(), Failure> {
@@ -12,7 +12,7 @@ pub(crate) fn mcp(args: &McpArgs) -> Result<(), Failure> {
         Some(folder) => folder.clone(),
         None => app::host()?.cwd,
     };
-    let mut tools = RunTools::new(Root::open(&folder)?);
+    let mut tools = RunTools::new(RunsRoot::open(&folder)?);
     let mut input = std::io::stdin().lock();
     let mut output = std::io::stdout().lock();
     let lost = |error: std::io::Error| Failure::new(format!("the client is gone: {error}"));

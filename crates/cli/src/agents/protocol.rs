@@ -15,7 +15,6 @@ const INVALID_REQUEST: i64 = -32600;
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 
-/// What a server offers.
 pub(super) trait Tools {
     fn instructions(&self) -> &'static str;
     /// The value of `tools` in the answer to `tools/list`.

@@ -10,12 +10,12 @@ use crate::failure::Failure;
 const PATH_BYTES_MAX: usize = 4096;
 
 /// A folder whose files may be read.
-pub(super) struct Root {
-    /// Without links.
+pub(super) struct RunsRoot {
+    /// Canonical: links are resolved.
     folder: PathBuf,
 }
 
-impl Root {
+impl RunsRoot {
     pub(super) fn open(folder: &Path) -> Result<Self, Failure> {
         let refused =
             |why: String| Failure::new(format!("cannot read {}: {why}", folder.display()));
@@ -90,7 +90,7 @@ mod tests {
         symlink(folder.path(), inside.join("up")).unwrap();
         symlink("../secret.json", inside.join("leak.json")).unwrap();
         symlink("trace.json", inside.join("own.json")).unwrap();
-        let root = Root::open(&inside).unwrap();
+        let root = RunsRoot::open(&inside).unwrap();
         for name in ["runs/a", "trace.json", "own.json", "./runs/../trace.json"] {
             assert!(root.resolve(name).is_ok(), "{name}");
         }

@@ -7,13 +7,13 @@ use llmprof_units::take_saturated;
 use llmprof_view::{
     OpenedRun,
     agent::{
-        Asked, Caller, Next, PlaceId, Question, compare_answer, error_answer, predict_answer,
+        AgentQuestion, Asked, Caller, Next, PlaceId, compare_answer, error_answer, predict_answer,
         runs_answer,
     },
 };
 use serde_json::{Map, Value, json};
 
-use super::{protocol::Tools, root::Root};
+use super::{protocol::Tools, root::RunsRoot};
 use crate::{
     args::{PredictArgs, PredictFormat},
     commands, comparing,
@@ -34,27 +34,27 @@ instruction. `llmprof view RUN#ID` shows an id to a person.";
 
 /// What calls are answered from.
 pub(super) struct RunTools {
-    root: Root,
-    /// The last used last.
+    root: RunsRoot,
+    /// The least recently used run stands first and is dropped first.
     opened: Vec<(PathBuf, Option<SystemTime>, Arc<OpenedRun>)>,
 }
 
 /// A tool: its name, what it is for, and its arguments.
-struct Tool {
+struct AgentTool {
     name: &'static str,
     description: &'static str,
-    arguments: &'static [Argument],
+    arguments: &'static [ToolArgument],
 }
 
-struct Argument {
+struct ToolArgument {
     name: &'static str,
     kind: &'static str,
     is_required: bool,
     description: &'static str,
 }
 
-const fn required(name: &'static str, description: &'static str) -> Argument {
-    Argument {
+const fn required(name: &'static str, description: &'static str) -> ToolArgument {
+    ToolArgument {
         name,
         kind: "string",
         is_required: true,
@@ -62,8 +62,12 @@ const fn required(name: &'static str, description: &'static str) -> Argument {
     }
 }
 
-const fn optional(name: &'static str, kind: &'static str, description: &'static str) -> Argument {
-    Argument {
+const fn optional(
+    name: &'static str,
+    kind: &'static str,
+    description: &'static str,
+) -> ToolArgument {
+    ToolArgument {
         name,
         kind,
         is_required: false,
@@ -71,14 +75,14 @@ const fn optional(name: &'static str, kind: &'static str, description: &'static 
     }
 }
 
-const RUN: Argument = required(
+const RUN: ToolArgument = required(
     "run",
     "A run directory of `runs`, or a profile (Kineto trace, nsys export…).",
 );
-const FROM: Argument = optional("from", "integer", "Start at this number, from 1.");
+const FROM: ToolArgument = optional("from", "integer", "Start at this number, from 1.");
 
-const TOOLS: &[Tool] = &[
-    Tool {
+const TOOLS: &[AgentTool] = &[
+    AgentTool {
         name: "runs",
         description: "Runs below the folder of this server, the newest first.",
         arguments: &[optional(
@@ -87,17 +91,17 @@ const TOOLS: &[Tool] = &[
             "Text in path, experiment or model.",
         )],
     },
-    Tool {
+    AgentTool {
         name: "summary",
         description: "A run in short: result, phases with what limits them, the first three findings with cause, place and gain, warnings.",
         arguments: &[RUN],
     },
-    Tool {
+    AgentTool {
         name: "findings",
         description: "All findings, the largest gain first: what was done and need not be, where, what removing it saves (ms and % of a phase, with a range), what to change; and what the data do not support.",
         arguments: &[RUN, FROM],
     },
-    Tool {
+    AgentTool {
         name: "explain",
         description: "One finding, kernel, phase, step or request: evidence, place, launches, parts of the time.",
         arguments: &[
@@ -108,7 +112,7 @@ const TOOLS: &[Tool] = &[
             ),
         ],
     },
-    Tool {
+    AgentTool {
         name: "kernels",
         description: "GPU kernels by total time, with calls, share and median.",
         arguments: &[
@@ -121,7 +125,7 @@ const TOOLS: &[Tool] = &[
             FROM,
         ],
     },
-    Tool {
+    AgentTool {
         name: "window",
         description: "What ran in a time: busy and idle time of each GPU with idle causes, kernels and host operators. Give step, or from_ms and to_ms since the first event.",
         arguments: &[
@@ -135,7 +139,7 @@ const TOOLS: &[Tool] = &[
             optional("to_ms", "number", "End."),
         ],
     },
-    Tool {
+    AgentTool {
         name: "compare",
         description: "Two runs, profiles or folders of runs: metrics with 95 % intervals and a verdict, what is not alike, which kernels and gaps explain the difference.",
         arguments: &[
@@ -143,10 +147,10 @@ const TOOLS: &[Tool] = &[
             required("b", "The other."),
         ],
     },
-    Tool {
+    AgentTool {
         name: "predict",
         description: "Predicted TTFT and TPOT of a model on a device without running it. Several values of a key (1,8,32) are a sweep.",
-        arguments: &[Argument {
+        arguments: &[ToolArgument {
             name: "overrides",
             kind: "array",
             is_required: true,
@@ -155,7 +159,7 @@ const TOOLS: &[Tool] = &[
     },
 ];
 
-impl Tool {
+impl AgentTool {
     fn as_json(&self) -> Value {
         let properties: Map<String, Value> = (self.arguments.iter())
             .map(|argument| {
@@ -236,7 +240,7 @@ impl Tools for RunTools {
     }
 
     fn list(&self) -> Value {
-        TOOLS.iter().map(Tool::as_json).collect()
+        TOOLS.iter().map(AgentTool::as_json).collect()
     }
 
     fn call(&mut self, name: &str, arguments: &Value) -> Option<Result<String, String>> {
@@ -254,7 +258,7 @@ impl Tools for RunTools {
 }
 
 impl RunTools {
-    pub(super) fn new(root: Root) -> Self {
+    pub(super) fn new(root: RunsRoot) -> Self {
         Self {
             root,
             opened: Vec::new(),
@@ -286,10 +290,10 @@ impl RunTools {
             }
             "compare" => return self.compare(text("a"), text("b")),
             "predict" => return self.predict(&arguments["overrides"]),
-            "summary" => Question::Summary,
-            "findings" => Question::Findings { from },
-            "kernels" => Question::Kernels { from, filter },
-            "window" => Question::Explain(window_of(arguments).map_err(|error| {
+            "summary" => AgentQuestion::Summary,
+            "findings" => AgentQuestion::Findings { from },
+            "kernels" => AgentQuestion::Kernels { from, filter },
+            "window" => AgentQuestion::Explain(window_of(arguments).map_err(|error| {
                 self.failed(
                     &error,
                     "summary",
@@ -297,7 +301,7 @@ impl RunTools {
                     "phases and findings of the run",
                 )
             })?),
-            _ => Question::Explain(text("id").parse().map_err(|error: String| {
+            _ => AgentQuestion::Explain(text("id").parse().map_err(|error: String| {
                 self.failed(&error, "summary", text("run"), "ids of findings and phases")
             })?),
         };
@@ -437,7 +441,7 @@ fn window_of(arguments: &Value) -> Result<PlaceId, String> {
 }
 
 /// Overrides are names and numbers: none reads a file outside, the environment, or code.
-fn check_overrides(overrides: &[String], root: &Root) -> Result<(), String> {
+fn check_overrides(overrides: &[String], root: &RunsRoot) -> Result<(), String> {
     const KEYS: [&str; 8] = [
         "model",
         "hardware",
@@ -493,7 +497,7 @@ mod tests {
     #[test]
     fn descriptions_are_few_and_short() {
         assert!(TOOLS.len() <= 8);
-        let all: Value = TOOLS.iter().map(Tool::as_json).collect();
+        let all: Value = TOOLS.iter().map(AgentTool::as_json).collect();
         let bytes = all.to_string().len() + INSTRUCTIONS.len();
         assert!(bytes <= 6144, "{bytes} bytes");
     }
@@ -502,7 +506,7 @@ mod tests {
     fn overrides_read_nothing_outside() {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link.yaml")).unwrap();
-        let root = Root::open(folder.path()).unwrap();
+        let root = RunsRoot::open(folder.path()).unwrap();
         let check = |word: &str| check_overrides(&[word.to_owned()], &root);
         for word in [
             "model=llama3_1_8b",

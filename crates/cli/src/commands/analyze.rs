@@ -1,20 +1,20 @@
 //! `analyze`: a run, again.
 
 use llmprof_analysis::judged_device;
-use llmprof_record::store::StoredRun;
 
 use crate::{
     args::AnalyzeArgs,
     failure::Failure,
     kernel_notes,
     output::Output,
-    outputs::{self, Results, Wanted},
-    profiles::{self, Profiled, interrupted},
+    outputs::{self, Results, WantedFiles},
+    profiles::{self, Profiled, files::open_run, interrupted},
     stored, subject,
+    viewing::given_or_newest,
 };
 
 pub(crate) fn analyze(args: &AnalyzeArgs, output: &mut Output) -> Result<(), Failure> {
-    let mut locked = StoredRun::open(&args.run)?.lock()?;
+    let mut locked = open_run(&given_or_newest(args.run.as_deref())?)?.lock()?;
     interrupted::recover(&mut locked)?;
     let run = &mut locked.run;
     let record = profiles::load(&run.path)?;
@@ -38,7 +38,7 @@ pub(crate) fn analyze(args: &AnalyzeArgs, output: &mut Output) -> Result<(), Fai
         predictions: kept.as_ref(),
         notes: Some(&notes),
     };
-    let mut files = outputs::files(&results, &run.manifest.issues, Wanted::ALL)?;
+    let mut files = outputs::files(&results, &run.manifest.issues, WantedFiles::ALL)?;
     files.push(("analysis.json".to_owned(), outputs::text(&analysis)?));
     let dir = run.path.clone();
     stored::replace(&locked, &files)?;

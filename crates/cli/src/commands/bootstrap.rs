@@ -2,7 +2,7 @@ use std::process::ExitCode;
 
 use llmprof_assets::{
     AssetError, Surroundings,
-    bootstrap::{self, Part},
+    bootstrap::{self, BootstrapPart},
 };
 
 use crate::changes::{DIFFERS, here, lock, make};
@@ -13,20 +13,20 @@ use crate::{
 };
 
 /// The parts and names of the command line: a part alone, or names alone.
-fn wanted(words: &[String]) -> Result<(Part, &[String]), Failure> {
+fn wanted(words: &[String]) -> Result<(BootstrapPart, &[String]), Failure> {
     let part = |word: &String| match word.as_str() {
-        "models" => Some(Part::Models),
-        "datasets" => Some(Part::Datasets),
-        "all" => Some(Part::All),
+        "models" => Some(BootstrapPart::Models),
+        "datasets" => Some(BootstrapPart::Datasets),
+        "all" => Some(BootstrapPart::All),
         _ => None,
     };
     match words {
-        [] => Ok((Part::All, &[])),
-        [one] if part(one).is_some() => Ok((part(one).unwrap_or(Part::All), &[])),
+        [] => Ok((BootstrapPart::All, &[])),
+        [one] if part(one).is_some() => Ok((part(one).unwrap_or(BootstrapPart::All), &[])),
         names if names.iter().any(|name| part(name).is_some()) => Err(Failure::new(
             "`models`, `datasets` and `all` stand alone; names stand beside names",
         )),
-        names => Ok((Part::All, names)),
+        names => Ok((BootstrapPart::All, names)),
     }
 }
 

@@ -1,4 +1,4 @@
-use llmprof_config::hydra::Outcome;
+use llmprof_config::hydra::CommandOutcome;
 
 use crate::{app, args::HydraArgs, failure::Failure, output::Output};
 
@@ -22,9 +22,9 @@ pub(crate) fn config(args: HydraArgs, output: &mut Output) -> Result<(), Failure
             error.into()
         }
     })?;
-    app::warn(host.warnings.take());
+    app::warn(host.warnings.take_all());
     match outcome {
-        Outcome::Text(text) => output.text(&text),
-        Outcome::Execution(_) => Ok(()),
+        CommandOutcome::Text(text) => output.text(&text),
+        CommandOutcome::Execution(_) => Ok(()),
     }
 }

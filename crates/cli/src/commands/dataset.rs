@@ -1,19 +1,10 @@
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{path::Path, process::ExitCode, sync::Arc};
 
 use llmprof_assets::dataset::{
-    self, Dataset, NewDataset, SOURCE, SampleTokenizer, Selection, Statistics, VariantRequest,
-    samples::Samples,
+    self, Dataset, DatasetFacts, NewDataset, SampleSelection, SampleTokenizer, VariantRequest,
 };
 use llmprof_capture::tokenizer::TokenizerProcess;
-use llmprof_report::Table;
-use schemars::JsonSchema;
-use serde::Serialize;
+use llmprof_report::compose::listings;
 
 use crate::changes::{DIFFERS, here, lock, make};
 use crate::{
@@ -55,10 +46,10 @@ fn variant(project: &Path, args: VariantArgs, output: &mut Output) -> Result<Exi
     let cwd = std::env::current_dir()
         .map_err(|error| Failure::new(format!("cannot tell the working directory: {error}")))?;
     let selection = match (args.samples, args.filelist, args.split.is_empty()) {
-        (Some(count), ..) => Selection::Random(count),
-        (_, Some(list), _) => Selection::Listed(list),
-        (.., false) => Selection::Split(args.split),
-        _ => Selection::All,
+        (Some(count), ..) => SampleSelection::Random(count),
+        (_, Some(list), _) => SampleSelection::Listed(list),
+        (.., false) => SampleSelection::Split(args.split),
+        _ => SampleSelection::All,
     };
     let today = clock::now().chars().take("2026-01-01".len()).collect();
     let tokenizer = args
@@ -72,6 +63,7 @@ fn variant(project: &Path, args: VariantArgs, output: &mut Output) -> Result<Exi
         selection,
         seed: args.seed,
         tokenizer,
+        format: args.format,
         list: args.list,
         replace: args.replace,
         today,
@@ -90,90 +82,29 @@ fn sample_tokenizer(path: &Path) -> Result<SampleTokenizer, Failure> {
     })
 }
 
-/// A dataset of the project.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct DatasetFacts {
-    /// Name of the dataset.
-    name: String,
-    /// Where `source-data` links to; null where it is a folder of the project.
-    source: Option<PathBuf>,
-    /// Whether the source data are there.
-    is_there: bool,
-    /// Variants beside the source data.
-    variants: Vec<String>,
-    /// File lists.
-    subsets: Vec<String>,
-    /// Statistics of the source data and of each variant that can be read; `dataset show` only.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    statistics: BTreeMap<String, Statistics>,
-}
-
-fn facts(dataset: &Dataset) -> Result<DatasetFacts, Failure> {
-    let source = dataset.source();
-    Ok(DatasetFacts {
-        name: dataset.name.clone(),
-        source: fs::read_link(&source).ok(),
-        is_there: source.exists(),
-        variants: dataset.variants()?,
-        subsets: dataset.subsets(),
-        statistics: BTreeMap::new(),
-    })
-}
-
 fn list(project: &Path, json: bool, output: &mut Output) -> Result<ExitCode, Failure> {
     let datasets = Dataset::list(project)?;
     if json {
-        let all: Vec<DatasetFacts> = datasets.iter().map(facts).collect::<Result<_, _>>()?;
+        let all = datasets.iter().map(Dataset::facts);
+        let all: Vec<DatasetFacts> = all.collect::<Result<_, _>>()?;
         output.json(&all)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = Table::new(&["NAME", "SOURCE-DATA", "VARIANTS", "FILE LISTS"], 4);
-    for dataset in &datasets {
-        table.row([
-            dataset.name.clone(),
-            place(dataset),
-            dataset.variants()?.join(", "),
-            dataset.subsets().join(", "),
-        ]);
+    let mut rows = Vec::new();
+    for dataset in datasets {
+        let (variants, subsets) = (dataset.variants()?, dataset.subsets());
+        let place = dataset.place();
+        rows.push([dataset.name, place, variants.join(", "), subsets.join(", ")]);
     }
-    output.table(&table)?;
+    output.table(&listings::datasets(rows))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn place(dataset: &Dataset) -> String {
-    let source = dataset.source();
-    match (fs::read_link(&source), source.exists()) {
-        (Ok(target), true) => target.display().to_string(),
-        (Ok(target), false) => format!("{} (does not exist)", target.display()),
-        (Err(_), true) => "a folder of the project".to_owned(),
-        (Err(_), false) => "missing".to_owned(),
-    }
-}
-
 fn show(dataset: &Dataset, json: bool, output: &mut Output) -> Result<ExitCode, Failure> {
-    let mut parts = vec![SOURCE.to_owned()];
-    parts.extend(dataset.variants()?);
-    let statistics = |part: &str| -> Result<Statistics, llmprof_assets::AssetError> {
-        Statistics::of(&Samples::found(&dataset.root(part)?)?)
-    };
     if json {
-        let mut facts = facts(dataset)?;
-        for part in &parts {
-            if let Ok(found) = statistics(part) {
-                facts.statistics.insert(part.clone(), found);
-            }
-        }
-        output.json(&facts)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    output.line(&format!("{}: {}", dataset.name, place(dataset)))?;
-    for part in &parts {
-        let told = statistics(part).map_or_else(|error| error.to_string(), |found| found.line());
-        output.line(&format!("  {part}: {told}"))?;
-    }
-    let subsets = dataset.subsets();
-    if !subsets.is_empty() {
-        output.line(&format!("  file lists: {}", subsets.join(", ")))?;
+        output.json(&dataset.facts_with_statistics()?)?;
+    } else {
+        output.text(&dataset.description()?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -204,10 +135,7 @@ fn verify(
         ))?;
     }
     for fault in faults.iter().filter(|_| !json) {
-        output.line(&format!(
-            "{}: {}: {}",
-            fault.dataset, fault.part, fault.what
-        ))?;
+        output.line(&fault.to_string())?;
     }
     Ok(if faults.is_empty() {
         ExitCode::SUCCESS

@@ -1,6 +1,7 @@
 //! `export`: the timeline of a run for other tools.
 
 mod parquet;
+mod sqlite;
 
 use std::{
     io::Write as _,
@@ -12,24 +13,26 @@ use llmprof_analysis::host_stacks::flame_stacks;
 use llmprof_record::{
     flame::{self, FlameStack},
     run::{RunRecord, TRACE_FILE},
-    store::{LockedRun, StoredRun, full_disk_hint, write_atomically},
+    store::{LockedRun, StoredRun, write_output},
     trace::Trace,
 };
+use llmprof_report::compose::listings::flat_row;
 
 use crate::{
     args::{ExportArgs, ExportFormat},
     failure::Failure,
     job_ranks,
     output::Output,
-    outputs, profiles,
-    run_rows::flat_row,
+    outputs,
+    profiles::{self, files::open_run},
+    run_files::{listed_run, run_files},
     viewing,
 };
 
 const FLAT_FILE: &str = "flat.json";
 
 pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failure> {
-    let run = StoredRun::open(&args.run)?;
+    let run = open_run(&viewing::given_or_newest(args.run.as_deref())?)?;
     if matches!(args.to, ExportFormat::FlatJson) {
         return export_flat(run, args.output.as_deref(), output);
     }
@@ -51,6 +54,9 @@ pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failu
     let target = args.output.clone().unwrap_or_else(|| run.path.join(name));
     if matches!(args.to, ExportFormat::Parquet) {
         return parquet::export_parquet(run, &target, output);
+    }
+    if matches!(args.to, ExportFormat::Sqlite) {
+        return sqlite::export_sqlite(run, &target, output);
     }
     let within = target.starts_with(&run.path);
     let run_path = &run.path.clone();
@@ -92,7 +98,7 @@ impl TimelineFiles<'_> {
     fn write_traces(&mut self, record: &RunRecord) -> Result<(), Failure> {
         if matches!(self.format, ExportFormat::Pftrace) {
             let bytes = viewing::pftrace(&viewing::open(self.run)?)?;
-            return self.write(self.target, Some(bytes));
+            return self.write(self.target, &bytes);
         }
         let ranks = record.ranks();
         let timelines: Vec<(Option<u32>, &Trace)> = match (&ranks[..], record.trace()) {
@@ -106,7 +112,7 @@ impl TimelineFiles<'_> {
         for (rank, trace) in timelines {
             let target = of_rank(self.target, rank);
             let bytes = contents(self.format, trace, self.run, &target)?;
-            self.write(&target, bytes)?;
+            self.write(&target, &bytes)?;
         }
         Ok(())
     }
@@ -115,24 +121,23 @@ impl TimelineFiles<'_> {
     fn write_rank(&mut self, rank: u32, record: RunRecord) -> Result<(), Failure> {
         let target = of_rank(self.target, Some(rank));
         let bytes = if matches!(self.format, ExportFormat::Pftrace) {
-            Some(viewing::pftrace(&viewing::open_record(record)?)?)
+            viewing::pftrace(&viewing::open_record(record)?)?
         } else {
             match record.trace() {
                 Some(trace) => contents(self.format, trace, self.run, &target)?,
                 None => return Ok(()),
             }
         };
-        self.write(&target, bytes)
+        self.write(&target, &bytes)
     }
 
-    fn write(&mut self, target: &Path, bytes: Option<Vec<u8>>) -> Result<(), Failure> {
-        match (self.locked, bytes) {
-            (_, None) => {}
-            (Some(locked), Some(bytes)) => {
+    fn write(&mut self, target: &Path, bytes: &[u8]) -> Result<(), Failure> {
+        match self.locked {
+            Some(locked) => {
                 let name = target.file_name().unwrap_or_default().to_string_lossy();
-                locked.write(&name, &bytes)?;
+                locked.write(&name, bytes)?;
             }
-            (None, Some(bytes)) => write_file(target, &bytes)?,
+            None => write_file(target, bytes)?,
         }
         self.output.line(&target.display().to_string())
     }
@@ -140,7 +145,7 @@ impl TimelineFiles<'_> {
 
 /// One row of figures, for MLflow or W&B; `-` prints it.
 fn export_flat(run: StoredRun, to: Option<&Path>, output: &mut Output) -> Result<(), Failure> {
-    let row = flat_row(&run);
+    let row = flat_row(&(listed_run(&run), run_files(&run)));
     let target = match to {
         Some(to) if to == Path::new("-") => return output.json(&row),
         Some(to) => to.to_owned(),
@@ -166,13 +171,13 @@ fn is_gzip(target: &Path) -> bool {
 /// Writes a file, compressed where its name ends with `.gz`.
 fn write_file(target: &Path, text: &[u8]) -> Result<(), Failure> {
     if !is_gzip(target) {
-        return Ok(write_atomically(target, text)?);
+        return Ok(write_output(target, text)?);
     }
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     let packed = encoder.write_all(text).and_then(|()| encoder.finish());
     let packed = packed
         .map_err(|error| Failure::new(format!("cannot compress {}: {error}", target.display())))?;
-    Ok(write_atomically(target, &packed)?)
+    Ok(write_output(target, &packed)?)
 }
 
 /// `trace.json` of rank 3 is `trace.rank3.json`.
@@ -188,13 +193,13 @@ fn of_rank(target: &Path, rank: Option<u32>) -> PathBuf {
     target.with_file_name(name)
 }
 
-/// What is written to a file; nothing where it has been.
+/// One timeline as a file.
 fn contents(
     format: ExportFormat,
     trace: &Trace,
     run: &Path,
     target: &Path,
-) -> Result<Option<Vec<u8>>, Failure> {
+) -> Result<Vec<u8>, Failure> {
     Ok(match format {
         ExportFormat::Chrome => {
             let mut text = Vec::new();
@@ -204,32 +209,20 @@ fn contents(
                 .map_err(|error| {
                     Failure::new(format!("cannot write {}: {error}", target.display()))
                 })?;
-            Some(text)
+            text
         }
-        ExportFormat::Sqlite if is_gzip(target) => {
-            return Err(Failure::new(format!(
-                "{}: a SQLite file is not compressed",
-                target.display()
-            ))
-            .hint(format!("-o {}", target.with_extension("").display())));
-        }
-        ExportFormat::Sqlite => {
-            trace.write_sqlite(target).map_err(|error| {
-                let hint = error.is_full_disk().then(|| full_disk_hint(target));
-                Failure::new(error.to_string()).hint(hint)
-            })?;
-            None
-        }
-        ExportFormat::Folded => Some(flame::write_folded(&host_stacks(trace, true, run)?).into()),
+        ExportFormat::Folded => flame::write_folded(&host_stacks(trace, true, run)?).into(),
         ExportFormat::Speedscope => {
             let profiles = [
                 ("while no GPU was busy", host_stacks(trace, true, run)?),
                 ("all the time", host_stacks(trace, false, run)?),
             ];
-            Some(flame::write_speedscope(&profiles).into())
+            flame::write_speedscope(&profiles).into()
         }
-        // Those of one timeline are above.
-        ExportFormat::FlatJson | ExportFormat::Parquet | ExportFormat::Pftrace => None,
+        ExportFormat::FlatJson
+        | ExportFormat::Parquet
+        | ExportFormat::Pftrace
+        | ExportFormat::Sqlite => unreachable!("these are not of one timeline alone"),
     })
 }
 

@@ -2,9 +2,9 @@ use std::{path::Path, process::ExitCode};
 
 use llmprof_assets::{
     Surroundings,
-    externals::{self, Action, Condition},
+    externals::{self, Condition, ExternalAction, ExternalState},
 };
-use llmprof_report::Table;
+use llmprof_report::compose::listings;
 
 use crate::changes::{DIFFERS, here, lock, make};
 use crate::{
@@ -18,10 +18,10 @@ pub(crate) fn externals(
     output: &mut Output,
 ) -> Result<ExitCode, Failure> {
     let project = here()?;
-    let (action, args): (Action, ExternalsArgs) = match command {
-        ExternalsCommand::Init(args) => (Action::Init, args),
-        ExternalsCommand::Update(args) => (Action::Update, args),
-        ExternalsCommand::Snapshot(args) => (Action::Snapshot, args),
+    let (action, args): (ExternalAction, ExternalsArgs) = match command {
+        ExternalsCommand::Init(args) => (ExternalAction::Init, args),
+        ExternalsCommand::Update(args) => (ExternalAction::Update, args),
+        ExternalsCommand::Snapshot(args) => (ExternalAction::Snapshot, args),
         ExternalsCommand::Status { check, json } => return status(&project, check, json, output),
         ExternalsCommand::Guard {
             install: true,
@@ -47,35 +47,9 @@ fn status(
     if json {
         output.json(&states)?;
     } else {
-        let mut table = Table::new(&["PATH", "KIND", "PINNED", "FOUND", "STATE"], 5);
-        for state in &states {
-            let short = |revision: &Option<String>| {
-                revision
-                    .as_deref()
-                    .map_or("-", |id| &id[..id.len().min(12)])
-                    .to_owned()
-            };
-            let kind = serde_json::to_value(state.kind).ok();
-            let condition = match state.condition {
-                Condition::AsPinned => "as pinned".to_owned(),
-                Condition::Missing => "missing".to_owned(),
-                Condition::Unpinned => "not pinned".to_owned(),
-                Condition::Drifted => "drifted".to_owned(),
-                Condition::Dangling => "points at nothing".to_owned(),
-                Condition::Edited => format!("edited: {}", state.edits.join(", ")),
-            };
-            table.row([
-                state.path.clone(),
-                kind.as_ref()
-                    .and_then(|kind| kind.as_str())
-                    .unwrap_or_default()
-                    .to_owned(),
-                short(&state.pinned),
-                short(&state.found),
-                condition,
-            ]);
-        }
-        output.table(&table)?;
+        output.table(&listings::externals(
+            states.iter().map(ExternalState::cells),
+        ))?;
     }
     let differs = states
         .iter()

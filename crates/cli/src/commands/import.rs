@@ -21,30 +21,43 @@ use crate::{
 /// The experiment that an import is.
 const IMPORT: &str = "import";
 
-pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failure> {
+pub(crate) fn import(mut args: ImportArgs, output: &mut Output) -> Result<(), Failure> {
     let started = Instant::now();
     let (words, mut overrides) = request::split(&args.files);
-    overrides.extend(args.model.iter().map(|name| format!("model={name}")));
+    request::take_output(&mut overrides, &mut args.output)?;
+    request::add_model(
+        &mut overrides,
+        args.model.as_deref(),
+        args.config.as_deref(),
+    )?;
+    let args = &args;
     if words.is_empty() && args.join.is_none() {
         return Err(Failure::new("no profile to import")
             .hint(format!("llmprof import FILE {}", overrides.join(" "))));
     }
-    let files = inputs::expand(&words)?;
+    let inputs = inputs::expand(&words)?;
+    let files = &inputs.files;
     if args.summary_only {
-        return job_ranks::summarize_only(&files, args, output);
-    }
-    if args.launcher.is_some() {
-        return job_ranks::submit(&files, args, output);
-    }
-    if let Some(done) = trtexec::import(&files, args, output) {
-        return done;
+        if let Some(first) = overrides.first() {
+            return Err(
+                Failure::new(format!("{first} has no effect on rank summaries"))
+                    .hint(format!("llmprof import --join DIR {}", overrides.join(" "))),
+            );
+        }
+        return job_ranks::summarize_only(files, args, output);
     }
     let subject = request::subject(args.config.as_deref(), &overrides)?;
     let device = args.device.as_deref().map(subject::device).transpose()?;
+    if args.launcher.is_some() {
+        return job_ranks::submit(files, &overrides, args, output);
+    }
+    if let Some(done) = trtexec::import(files, args, output) {
+        return done;
+    }
     let dir = match (&args.output, &args.join) {
         (Some(dir), _) => dir.clone(),
         (None, Some(summaries)) => default_directory(std::slice::from_ref(summaries), None),
-        (None, None) => default_directory(&files, subject.as_ref()),
+        (None, None) => default_directory(files, subject.as_ref()),
     };
     let is_job = args.join.is_some() || files.len() > WHOLE_RANKS_MAX;
     // Summaries of ranks are written as they are made, so that a job is gone on with where it was interrupted.
@@ -54,9 +67,9 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
         None if is_job => {
             let own = job_ranks::folder_of(&dir);
             let folder = args.summaries.as_deref().unwrap_or(&own);
-            job_ranks::read_job(&files, folder, args.memory)
+            job_ranks::read_job(files, folder, args.memory)
         }
-        None => with_spinner("reading", || profiles::read(&files)),
+        None => with_spinner("reading", || profiles::read_found(&inputs)),
     };
     let analyzed = read().and_then(|mut record| {
         request::describe(&mut record, subject.as_ref(), device);
@@ -66,9 +79,13 @@ pub(crate) fn import(args: &ImportArgs, output: &mut Output) -> Result<(), Failu
     let (record, analysis) = match analyzed {
         Ok(analyzed) => analyzed,
         Err(failure) => {
+            // The first failure is the one to report.
             if let Some(store) = opened {
-                // The first failure is the one to report.
-                let _ = store.finish(RunStatus::Failed, Some(failure.to_string()), clock::now());
+                let _ = if job_ranks::has_summaries(&dir) {
+                    store.finish(RunStatus::Failed, Some(failure.to_string()), clock::now())
+                } else {
+                    store.discard()
+                };
             }
             return Err(failure);
         }

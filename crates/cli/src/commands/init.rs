@@ -16,5 +16,9 @@ pub(crate) fn init(args: &InitArgs, output: &mut Output) -> Result<ExitCode, Fai
     let mut consent = args.consent;
     consent.yes |= is_new && !std::io::stdin().is_terminal();
     let _lock = folder.is_dir().then(|| lock(&folder)).transpose()?;
-    make(project::init(&folder, args.force)?, consent, output)
+    let changes = project::init(&folder, args.force)?;
+    if !consent.dry_run && !changes.is_empty() {
+        project::check_writable(&folder)?;
+    }
+    make(changes, consent, output)
 }

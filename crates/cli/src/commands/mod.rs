@@ -28,9 +28,15 @@ use std::collections::BTreeMap;
 pub(crate) use predict::prediction;
 pub(crate) use record::OWN_FAILURE as RECORD_FAILED;
 
-use llmprof_assets::{bootstrap::Asset, dataset::Fault, externals::State};
+use llmprof_assets::{
+    bootstrap::Asset,
+    dataset::{DatasetFacts, Fault},
+    externals::ExternalState,
+};
+use llmprof_capture::doctor::Check;
 use llmprof_report::compose::{
-    advise::Advised, plan::Planned, predict::PredictedGrid, simulate::Simulated,
+    advise::Advised, listings::ListedRun, plan::Planned, predict::PredictedGrid,
+    simulate::Simulated,
 };
 use llmprof_theory::device::{CatalogEntry, Device};
 use serde_json::Value;
@@ -50,17 +56,17 @@ pub(crate) fn schemas() -> Vec<NamedSchema> {
             "llmprof kernels analyze --json",
             kernels::analyze::schema,
         ),
-        contract::<Vec<runs::Listed<'_>>>("runs", 1, "llmprof runs list --json"),
-        contract::<runs::Listed<'_>>("runs_show", 1, "llmprof runs show --json"),
+        contract::<Vec<ListedRun<'_>>>("runs", 1, "llmprof runs list --json"),
+        contract::<ListedRun<'_>>("runs_show", 1, "llmprof runs show --json"),
         contract::<Vec<CatalogEntry>>("hardware", 1, "llmprof hardware list --json"),
         contract::<Device>("hardware_show", 1, "llmprof hardware show --json"),
-        contract::<Vec<doctor::Check>>("doctor", 1, "llmprof doctor --json"),
+        contract::<Vec<Check>>("doctor", 1, "llmprof doctor --json"),
         contract::<Vec<model::ListedModel>>("models", 1, "llmprof model list --json"),
         contract::<Vec<BTreeMap<String, Value>>>("query", 1, "llmprof query --format json"),
-        contract::<Vec<dataset::DatasetFacts>>("datasets", 1, "llmprof dataset list --json"),
-        contract::<dataset::DatasetFacts>("dataset", 1, "llmprof dataset show --json"),
+        contract::<Vec<DatasetFacts>>("datasets", 1, "llmprof dataset list --json"),
+        contract::<DatasetFacts>("dataset", 1, "llmprof dataset show --json"),
         contract::<Vec<Fault>>("dataset_verify", 1, "llmprof dataset verify --json"),
-        contract::<Vec<State>>("externals", 1, "llmprof externals status --json"),
+        contract::<Vec<ExternalState>>("externals", 1, "llmprof externals status --json"),
         contract::<Vec<Asset>>("bootstrap", 1, "llmprof bootstrap --json"),
     ]
 }

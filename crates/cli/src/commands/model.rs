@@ -2,9 +2,12 @@ use std::path::Path;
 
 use llmprof_analysis::statics::Statics;
 use llmprof_config::hydra::RunMode;
-use llmprof_record::store::write_atomically;
-use llmprof_report::{compose::listings, render::markdown, statics};
-use llmprof_theory::Pass;
+use llmprof_record::store::{claim_folder, write_atomically};
+use llmprof_report::{
+    compose::listings::{self, layers},
+    render::markdown,
+    statics,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -13,10 +16,10 @@ use crate::{
     args::{ModelArgs, ModelCommand},
     failure::Failure,
     output::Output,
-    plan::{Purpose, plan},
+    plan::{PlanPurpose, plan},
     profiles::request::local_model,
     shipped_models::GROUP,
-    subject::Subject,
+    subject::RunSubject,
 };
 
 pub(crate) fn model(args: &ModelArgs, output: &mut Output) -> Result<(), Failure> {
@@ -30,7 +33,10 @@ pub(crate) fn model(args: &ModelArgs, output: &mut Output) -> Result<(), Failure
     let composed = app::llmprof(&host.cwd)
         .compose(&overrides, RunMode::Run, &host)
         .map_err(app::own_failure)?;
-    let subject = Subject::of(&plan(&composed, Purpose::Paper)?, args.family.as_deref())?;
+    let subject = RunSubject::from_plan(
+        &plan(&composed, PlanPurpose::Paper)?,
+        args.family.as_deref(),
+    )?;
     let statics = subject.statics()?;
     if let Some(directory) = &args.output {
         write(directory, &statics)?;
@@ -40,26 +46,10 @@ pub(crate) fn model(args: &ModelArgs, output: &mut Output) -> Result<(), Failure
     }
     output.document(&statics::document(&statics))?;
     if args.layers {
-        output.line("")?;
-        let model = subject.counted()?;
-        let workload = &subject.workload;
-        if model.encoder.is_some() {
-            let tokens = model.encoder_tokens(workload);
-            output.line(&format!("ENCODER, {tokens} TOKENS"))?;
-            output.table(&listings::operators(|row| {
-                model.lower_encoder(workload, row);
-            }))?;
-            output.line("")?;
+        for (title, operators) in layers(subject.counted()?, &subject.workload) {
+            output.line(&format!("\n{title}"))?;
+            output.table(&operators)?;
         }
-        let of_pass =
-            |pass: &Pass| listings::operators(|row| model.lower_in_order(workload, pass, row));
-        for pass in model.prefill_passes(workload) {
-            output.line(&format!("PREFILL, {} TOKENS", pass.queries))?;
-            output.table(&of_pass(&pass))?;
-        }
-        let step = model.decode_step(workload);
-        output.line(&format!("\nDECODE STEP AT {} TOKENS", step.past))?;
-        output.table(&of_pass(&step))?;
     }
     Ok(())
 }
@@ -94,7 +84,7 @@ fn list(json: bool, output: &mut Output) -> Result<(), Failure> {
             .compose(&[format!("{GROUP}={name}")], RunMode::Run, &host)
             .map_err(app::own_failure)?;
         let hub_id = composed.resolved_value("model.hf_src")?;
-        let subject = Subject::of_profile(&plan(&composed, Purpose::Paper)?);
+        let subject = RunSubject::of_profile(&plan(&composed, PlanPurpose::Paper)?);
         models.push(ListedModel {
             hub_id: hub_id.as_str().map(str::to_owned),
             parameters: subject
@@ -112,8 +102,7 @@ fn list(json: bool, output: &mut Output) -> Result<(), Failure> {
 }
 
 fn write(directory: &Path, statics: &Statics) -> Result<(), Failure> {
-    std::fs::create_dir_all(directory)
-        .map_err(|error| Failure::new(format!("cannot create {}: {error}", directory.display())))?;
+    claim_folder(directory).map_err(|error| Failure::directory(&error, "-o DIR"))?;
     let json = serde_json::to_string_pretty(statics)
         .map_err(|error| Failure::new(format!("cannot write JSON: {error}")))?;
     write_atomically(

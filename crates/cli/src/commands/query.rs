@@ -2,37 +2,51 @@
 
 use std::sync::Arc;
 
-use llmprof_report::{Table, csv_lines};
+use llmprof_config::near_names::nearest_name;
 use llmprof_view::query::{QueryAnswer, QueryLimits, QueryTable, query as ask};
-use serde_json::{Map, Value};
 
 use crate::{
     args_view::{QueryArgs, QueryFormat},
     failure::Failure,
     output::Output,
+    profiles::files::missing_run,
     progress::with_spinner,
     viewing,
 };
 
 pub(crate) fn query(args: &QueryArgs, output: &mut Output) -> Result<(), Failure> {
+    let run = viewing::given_or_newest(args.run.as_deref())?;
     let answer = match &args.sql {
-        None => tables(),
+        None if !run.exists() => return Err(missing_run(&run)),
+        None => QueryAnswer::of_tables(),
         Some(sql) => {
-            let run = Arc::new(with_spinner("reading", || viewing::open(&args.run))?);
+            let run = Arc::new(with_spinner("reading", || viewing::open(&run))?);
             let limits = QueryLimits {
                 time: args.timeout,
                 rows: args.limit,
             };
             ask(&run, sql, limits).map_err(|error| {
-                Failure::new(error.to_string())
-                    .hint("`llmprof query RUN` lists the tables and their columns".to_owned())
+                let error = error.to_string();
+                let hint = hint_for(&error);
+                Failure::new(error).hint(hint)
             })?
         }
     };
-    match args.format {
-        QueryFormat::Table => print_table(&answer, output)?,
-        QueryFormat::Csv => output.text(&csv_text(&answer))?,
-        QueryFormat::Json => output.json(&objects(&answer))?,
+    let format = if args.json {
+        QueryFormat::Json
+    } else {
+        args.format
+    };
+    match format {
+        // Lists of columns are longer than the cells of a table.
+        QueryFormat::Table if args.sql.is_none() => {
+            for table in QueryTable::ALL {
+                output.prose(&format!("{}: {}", table.name(), table.columns().join(", ")))?;
+            }
+        }
+        QueryFormat::Table => output.table(&answer.table())?,
+        QueryFormat::Csv => output.text(&answer.csv())?,
+        QueryFormat::Json => output.json(&answer.objects())?,
     }
     if answer.is_cut {
         Failure::new(format!("there are more rows than {}", args.limit))
@@ -42,54 +56,17 @@ pub(crate) fn query(args: &QueryArgs, output: &mut Output) -> Result<(), Failure
     Ok(())
 }
 
-fn tables() -> QueryAnswer {
-    let row = |table: &QueryTable| {
-        vec![
-            Value::from(table.name()),
-            Value::from(table.columns().join(", ")),
-        ]
-    };
-    QueryAnswer {
-        columns: vec!["table".to_owned(), "columns".to_owned()],
-        rows: QueryTable::ALL.iter().map(row).collect(),
-        is_cut: false,
+/// What would fix a statement: the table that may be meant, or the list of tables.
+fn hint_for(error: &str) -> String {
+    let tables = "`llmprof query RUN` lists the tables and their columns";
+    let wanted = error.strip_prefix("no such table: ");
+    let wanted = wanted.and_then(|rest| rest.split_whitespace().next());
+    let near = wanted.and_then(|name| {
+        let names = QueryTable::ALL.iter().map(|table| table.name());
+        nearest_name(name, names)
+    });
+    match near {
+        Some(near) => format!("did you mean `{near}`? {tables}"),
+        None => tables.to_owned(),
     }
-}
-
-fn cell_text(cell: &Value) -> String {
-    match cell {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-fn print_table(answer: &QueryAnswer, output: &mut Output) -> Result<(), Failure> {
-    let heads: Vec<&str> = answer.columns.iter().map(String::as_str).collect();
-    let words: Vec<&str> = (heads.iter().enumerate())
-        .filter(|(column, _)| answer.rows.iter().any(|row| row[*column].is_string()))
-        .map(|(_, head)| *head)
-        .collect();
-    let mut table = Table::new(&heads, 0).with_words(&words);
-    for row in &answer.rows {
-        table.row(row.iter().map(cell_text));
-    }
-    output.table(&table)
-}
-
-fn csv_text(answer: &QueryAnswer) -> String {
-    let rows = answer.rows.iter();
-    let rows = rows.map(|row| row.iter().map(cell_text).collect());
-    let lines: Vec<Vec<String>> = std::iter::once(answer.columns.clone())
-        .chain(rows)
-        .collect();
-    csv_lines(&lines)
-}
-
-fn objects(answer: &QueryAnswer) -> Vec<Map<String, Value>> {
-    let object = |row: &Vec<Value>| {
-        let columns = answer.columns.iter().cloned();
-        columns.zip(row.iter().cloned()).collect()
-    };
-    answer.rows.iter().map(object).collect()
 }

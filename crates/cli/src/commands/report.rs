@@ -1,20 +1,20 @@
 //! `report`: the pages of a run, again from its analysis.
 
-use llmprof_record::store::StoredRun;
-
 use crate::{
     args::ReportArgs,
     browser,
     failure::Failure,
     kernel_notes,
     output::Output,
-    outputs::{self, Results, Wanted},
-    profiles, stored,
+    outputs::{self, Results, WantedFiles},
+    profiles::{self, files::open_run},
+    stored,
+    viewing::given_or_newest,
 };
 
 /// Renders the reports of a run again from its analysis.
 pub(crate) fn report(args: &ReportArgs, output: &mut Output) -> Result<(), Failure> {
-    let locked = StoredRun::open(&args.run)?.lock()?;
+    let locked = open_run(&given_or_newest(args.run.as_deref())?)?.lock()?;
     let run = &locked.run;
     let record = profiles::load(&run.path)?;
     let analysis = stored::analysis(run)?;
@@ -27,7 +27,7 @@ pub(crate) fn report(args: &ReportArgs, output: &mut Output) -> Result<(), Failu
         predictions: None,
         notes: Some(&notes),
     };
-    let files = outputs::files(&results, &run.manifest.issues, Wanted::ALL)?;
+    let files = outputs::files(&results, &run.manifest.issues, WantedFiles::ALL)?;
     let page = run.path.join("report.html");
     stored::replace(&locked, &files)?;
     locked.finish()?;

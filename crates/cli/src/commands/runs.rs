@@ -1,46 +1,16 @@
-mod results;
-
 use std::path::Path;
 
-use llmprof_record::store::{
-    Liveness, Manifest, StoreError, StoredRun, find_runs, write_atomically,
-};
-use llmprof_report::{Table, text::issue_line};
-use schemars::JsonSchema;
-use serde::Serialize;
+use llmprof_record::store::{StoreError, StoredRun, find_runs, write_output};
+use llmprof_report::compose::listings::{self, ListedRun};
 
 use crate::{
     args::{RunChoice, RunsCommand},
     comparing::is_round,
     failure::Failure,
     output::Output,
-    profiles::interrupted::find_unread,
-    run_rows,
+    profiles::{files::open_run, interrupted::find_unread},
+    run_files::{listed_run, run_files},
 };
-
-/// A run as `--json` prints it.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct Listed<'a> {
-    /// The run directory.
-    path: &'a Path,
-    /// `live`, `dead` (it says `running` but its process is gone) or `ended`.
-    liveness: Liveness,
-    #[serde(flatten)]
-    manifest: &'a Manifest,
-    /// The issues as sentences, in the order of `issues`, each with what would avoid it.
-    issue_lines: Vec<String>,
-}
-
-impl<'a> Listed<'a> {
-    fn new(run: &'a StoredRun) -> Self {
-        Self {
-            path: &run.path,
-            liveness: run.liveness(),
-            manifest: &run.manifest,
-            issue_lines: run.manifest.issues.iter().map(issue_line).collect(),
-        }
-    }
-}
 
 pub(crate) fn runs(command: RunsCommand, output: &mut Output) -> Result<(), Failure> {
     match command {
@@ -68,35 +38,14 @@ fn list(root: &Path, json: bool, output: &mut Output) -> Result<(), Failure> {
     for error in errors {
         Failure::from(error).warn();
     }
-    let listed: Vec<_> = runs.iter().map(Listed::new).collect();
+    let listed: Vec<ListedRun<'_>> = runs.iter().map(listed_run).collect();
     if json {
         return output.json(&listed);
     }
     if listed.is_empty() {
         return output.line(&format!("no runs below {}", root.display()));
     }
-    let mut table = Table::new(
-        &[
-            "PATH",
-            "STATE",
-            "EXPERIMENT",
-            "MODEL OR SOURCE",
-            "ISSUES",
-            "CREATED",
-        ],
-        6,
-    );
-    for run in &listed {
-        table.row([
-            run.path.display().to_string(),
-            state(run),
-            run.manifest.experiment.clone(),
-            run.manifest.model.clone(),
-            run.manifest.issues.len().to_string(),
-            run.manifest.created.clone(),
-        ]);
-    }
-    output.table(&table)
+    output.table(&listings::runs(&listed))
 }
 
 fn export(root: &Path, file: Option<&Path>, output: &mut Output) -> Result<(), Failure> {
@@ -109,10 +58,14 @@ fn export(root: &Path, file: Option<&Path>, output: &mut Output) -> Result<(), F
         return Err(Failure::new(format!("no runs below {}", root.display()))
             .hint("`--root DIR` looks elsewhere".to_owned()));
     }
-    let text = run_rows::csv(&runs);
+    let rows: Vec<listings::RunRow<'_>> = runs
+        .iter()
+        .map(|run| (listed_run(run), run_files(run)))
+        .collect();
+    let text = listings::runs_csv(&rows);
     match file {
         Some(file) => {
-            write_atomically(file, text.as_bytes())?;
+            write_output(file, text.as_bytes())?;
             output.line(&file.display().to_string())
         }
         None => output.text(&text),
@@ -143,91 +96,21 @@ fn check(root: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The status, with the process that died or lives.
-fn state(run: &Listed<'_>) -> String {
-    let Manifest { status, pid, .. } = run.manifest;
-    match run.liveness {
-        Liveness::Ended => status.to_string(),
-        Liveness::Live => format!("running (pid {pid})"),
-        Liveness::Dead => format!("dead (pid {pid} is gone)"),
-    }
-}
-
 fn show(run: &StoredRun, json: bool, output: &mut Output) -> Result<(), Failure> {
-    let listed = Listed::new(run);
+    let listed = listed_run(run);
     if json {
         return output.json(&listed);
     }
-    let manifest = &run.manifest;
-    let mut lines = vec![
-        format!("{}", run.path.display()),
-        format!("state       {}", state(&listed)),
-        format!("created     {}", manifest.created),
-    ];
-    if let Some(finished) = &manifest.finished {
-        lines.push(format!("finished    {finished}"));
-    }
-    lines.push(format!("experiment  {}", manifest.experiment));
-    // Of an import it is the file.
-    let what = if manifest.experiment == "import" {
-        "source"
-    } else {
-        "model"
-    };
-    lines.push(format!("{what:<11} {}", manifest.model));
-    if !manifest.overrides.is_empty() {
-        lines.push(format!("overrides   {}", manifest.overrides.join(" ")));
-    }
-    if let Some(error) = &manifest.error {
-        lines.push(format!("error       {error}"));
-    }
-    if let Some(unread) = find_unread(run) {
-        let (files, bytes) = (unread.files, unread.bytes);
-        lines.push(format!(
-            "recording   llmprof was killed and the command was ended with it; {files} {} of {bytes} left",
-            if files == 1 { "file" } else { "files" }
-        ));
-        if files > 0 {
-            let path = run.path.display();
-            lines.push(format!(
-                "            `llmprof analyze {path}` reads what was recorded"
-            ));
-        }
-    }
-    for (name, result) in results::results(run) {
-        lines.push(format!("{name:<11} {result}"));
-    }
-    for pass in &manifest.passes {
-        let time = pass
-            .duration_ns
-            .map(|time| format!(", {time}"))
-            .unwrap_or_default();
-        let code = pass
-            .exit_code
-            .map(|code| format!(", exit code {code}"))
-            .unwrap_or_default();
-        lines.push(format!(
-            "pass        {}: {}{time}{code}",
-            pass.name, pass.status
-        ));
-    }
-    for issue in &manifest.issues {
-        lines.push(format!("issue       {}", issue_line(issue)));
-    }
-    for artifact in &manifest.artifacts {
-        lines.push(format!(
-            "file        {} ({})",
-            artifact.path, artifact.bytes
-        ));
-    }
-    lines.push(String::new());
-    output.text(&lines.join("\n"))
+    let unread = find_unread(run).map(|unread| (unread.files, unread.bytes));
+    let notes = run.notes()?;
+    let lines = listings::run_lines(&listed, &run_files(run), notes.as_deref(), unread);
+    output.text(&(lines.join("\n") + "\n"))
 }
 
 /// The run that was named, or the newest below the root.
 fn choose(choice: RunChoice) -> Result<StoredRun, Failure> {
     if let Some(path) = choice.run {
-        return Ok(StoredRun::open(path)?);
+        return open_run(&path);
     }
     check(&choice.root)?;
     let (mut runs, _) = listed_runs(&choice.root);

@@ -3,8 +3,8 @@
 use std::{io::Write as _, path::Path, process::ExitCode};
 
 use llmprof_analysis::compare::{GateOutcome, GateState, Unevaluated};
-use llmprof_record::store::write_atomically;
-use llmprof_report::text::compare as words;
+use llmprof_record::store::write_output;
+use llmprof_report::compose::compare::sentences as words;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use crate::args_compare::Inconclusive;
@@ -14,7 +14,7 @@ use crate::{failure::Failure, output::Output};
 const CROSSED: u8 = 1;
 
 /// One comparison with its gates.
-pub(super) struct Judged {
+pub(super) struct JudgedGates {
     pub(super) title: String,
     pub(super) outcomes: Vec<GateOutcome>,
     /// What is not alike and what the metrics say, for the output of a test case.
@@ -29,7 +29,7 @@ fn counts_as_failure(outcome: &GateOutcome, inconclusive: Inconclusive) -> bool 
     }
 }
 
-pub(super) fn exit_code(judged: &[Judged], inconclusive: Inconclusive) -> ExitCode {
+pub(super) fn exit_code(judged: &[JudgedGates], inconclusive: Inconclusive) -> ExitCode {
     let mut outcomes = judged.iter().flat_map(|one| &one.outcomes);
     if outcomes.any(|outcome| counts_as_failure(outcome, inconclusive)) {
         ExitCode::from(CROSSED)
@@ -39,7 +39,7 @@ pub(super) fn exit_code(judged: &[Judged], inconclusive: Inconclusive) -> ExitCo
 }
 
 /// A warning per gate that could not be evaluated, and per gate that could not be decided and passes nevertheless.
-pub(super) fn warn(judged: &[Judged], inconclusive: Inconclusive) {
+pub(super) fn warn(judged: &[JudgedGates], inconclusive: Inconclusive) {
     for outcome in judged.iter().flat_map(|one| &one.outcomes) {
         if let Some(reason) = &outcome.reason {
             Failure::new(words::gate(outcome))
@@ -64,7 +64,10 @@ fn remedy(reason: &Unevaluated) -> String {
             "compare runs of the same lengths and batch, or gate tokens_per_s, which holds for any batch"
         }
         Unevaluated::TooFewValues => {
-            "raise runtime.repeats, compare folders of several runs, or use --run with more --rounds"
+            "raise runtime.repeats or --requests, compare folders of several runs, or use --run with more --rounds"
+        }
+        Unevaluated::ClientLate => {
+            "measure again with --workers, on a machine or cores apart from the server, or at a lower rate"
         }
     };
     text.to_owned()
@@ -73,7 +76,7 @@ fn remedy(reason: &Unevaluated) -> String {
 /// A test suite per comparison, a test case per gate.
 pub(super) fn junit(
     file: &Path,
-    judged: &[Judged],
+    judged: &[JudgedGates],
     inconclusive: Inconclusive,
 ) -> Result<(), Failure> {
     let mut report = Report::new("llmprof compare");
@@ -106,13 +109,13 @@ pub(super) fn junit(
     let text = report
         .to_string()
         .map_err(|error| Failure::new(format!("cannot write JUnit XML: {error}")))?;
-    write_atomically(file, text.as_bytes())?;
+    write_output(file, text.as_bytes())?;
     Ok(())
 }
 
 /// Workflow commands on standard output, which GitHub turns into annotations.
 pub(super) fn annotate(
-    judged: &[&Judged],
+    judged: &[&JudgedGates],
     inconclusive: Inconclusive,
     output: &mut Output,
 ) -> Result<(), Failure> {

@@ -10,9 +10,9 @@ use std::{
     process::ExitCode,
 };
 
-use llmprof_analysis::compare::{Comparison, GateOutcome, Options, RunFacts};
+use llmprof_analysis::compare::{CompareOptions, Comparison, GateOutcome, RunFacts};
 use llmprof_assets::project;
-use llmprof_record::{command_line, store::Folder};
+use llmprof_record::{command_line, store::claim_folder};
 use llmprof_report::{
     Document,
     compose::compare as compose,
@@ -24,7 +24,7 @@ use llmprof_view::agent::{Caller, compare_answer};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use self::gates::Judged;
+use self::gates::JudgedGates;
 pub(crate) use self::turns::is_round;
 use crate::args_agents::CompareFormat;
 use crate::args_compare::{CompareArgs, Inconclusive};
@@ -40,13 +40,13 @@ const INTERRUPTED: u8 = 130;
 /// One comparison with all that is said of it.
 struct Compared {
     comparison: Comparison,
-    judged: Judged,
+    judged: JudgedGates,
     document: Document,
 }
 
 pub(crate) fn compare(args: &CompareArgs, output: &mut Output) -> Result<ExitCode, Failure> {
     let cwd = app::host()?.cwd;
-    let options = Options {
+    let options = CompareOptions {
         resolution: args.resolution.fraction(),
         interleaved: !args.run.is_empty(),
     };
@@ -59,7 +59,7 @@ pub(crate) fn compare(args: &CompareArgs, output: &mut Output) -> Result<ExitCod
         (vec![taken.a, taken.b], Some(dir), interrupted)
     };
     if let (Some(name), Some(last)) = (&args.save_baseline, sides.last()) {
-        let file = baseline::save(&project::around(&cwd), name, last)?;
+        let file = baseline::save(&project::find_project(&cwd), name, last)?;
         Output::stderr().line(&format!("baseline: {}", file.display()))?;
     }
     let Some((first, others)) = sides.split_first() else {
@@ -85,7 +85,7 @@ pub(crate) fn compare(args: &CompareArgs, output: &mut Output) -> Result<ExitCod
     };
     print(&compared, args, report.as_deref(), output)?;
     let runs = shown_runs(&compared);
-    let judged: Vec<Judged> = compared.into_iter().map(|one| one.judged).collect();
+    let judged: Vec<JudgedGates> = compared.into_iter().map(|one| one.judged).collect();
     gates::warn(&judged, args.inconclusive);
     if let Some(file) = &args.junit {
         gates::junit(file, &judged, args.inconclusive)?;
@@ -121,7 +121,7 @@ pub(crate) fn in_turns(
         sides: Vec::new(),
         run: sides
             .iter()
-            .map(|words| command_line::joined(words))
+            .map(|words| command_line::join_words(words))
             .collect(),
         rounds,
         time,
@@ -137,7 +137,7 @@ pub(crate) fn in_turns(
         format: None,
         show: ShowArgs::default(),
     };
-    let options = Options {
+    let options = CompareOptions {
         resolution: resolution.fraction(),
         interleaved: true,
     };
@@ -163,11 +163,11 @@ pub(crate) struct ComparedRuns {
 pub(crate) fn compare_runs(a: &Path, b: &Path) -> Result<ComparedRuns, Failure> {
     let (a, b) = (sides::read(a)?, sides::read(b)?);
     let resolution: Share = RESOLUTION.parse().expect("a share");
-    let options = Options {
+    let options = CompareOptions {
         resolution: resolution.fraction(),
         interleaved: false,
     };
-    let comparison = Comparison::of(&a, &b, options);
+    let comparison = Comparison::between(&a, &b, options);
     let comparison = comparison.ok_or_else(|| Failure::new("there is nothing to compare with"))?;
     let document = compose::compared(&comparison, (&a, &b), &[]);
     Ok(ComparedRuns {
@@ -181,7 +181,7 @@ pub(crate) fn compare_runs(a: &Path, b: &Path) -> Result<ComparedRuns, Failure> 
 fn given(args: &CompareArgs, cwd: &Path) -> Result<Vec<Vec<RunFacts>>, Failure> {
     let mut sides = Vec::new();
     if let Some(name) = &args.baseline {
-        sides.push(baseline::load(&project::around(cwd), name)?);
+        sides.push(baseline::load(&project::find_project(cwd), name)?);
     }
     for path in &args.sides {
         sides.push(sides::read(path)?);
@@ -205,16 +205,16 @@ fn one(
     first: &[RunFacts],
     other: &[RunFacts],
     args: &CompareArgs,
-    options: Options,
+    options: CompareOptions,
 ) -> Option<Compared> {
-    let comparison = Comparison::of(first, other, options)?;
+    let comparison = Comparison::between(first, other, options)?;
     let outcomes: Vec<_> = args
         .gate
         .iter()
-        .map(|gate| gate.judge(&comparison, other))
+        .map(|gate| gate.judge(&comparison, (first, other)))
         .collect();
     let document = compose::compared(&comparison, (first, other), &outcomes);
-    let judged = Judged {
+    let judged = JudgedGates {
         title: document.title.clone(),
         lines: [&document.caveats[..], &document.summary].concat(),
         outcomes,
@@ -265,15 +265,10 @@ impl<'a> From<&'a Compared> for ComparedSides<'a> {
 
 /// Writes the files of a comparison; the answer is the page. No link inside the folder is followed.
 fn write(compared: &[Compared], dir: &Path) -> Result<PathBuf, Failure> {
-    std::fs::create_dir_all(dir)
-        .map_err(|error| Failure::new(format!("cannot create {}: {error}", dir.display())))?;
+    let folder = claim_folder(dir).map_err(|error| Failure::directory(&error, "-o DIR"))?;
     let place = |file: &str, contents: &str| {
-        let written =
-            Folder::open(dir).and_then(|folder| folder.replace(file, contents.as_bytes()));
-        written.map_err(|error| {
-            let path = dir.join(file);
-            Failure::new(format!("cannot write {}: {error}", path.display()))
-        })
+        let written = folder.replace(file, contents.as_bytes());
+        written.map_err(|error| Failure::cannot_write(&dir.join(file), &error))
     };
     let page = |number: usize| match number {
         0 => "compare".to_owned(),
@@ -313,7 +308,7 @@ fn print(
     let in_actions = std::env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true");
     let format = args.chosen_format();
     if format == CompareFormat::Github || args.github || in_actions {
-        let judged: Vec<&Judged> = compared.iter().map(|one| &one.judged).collect();
+        let judged: Vec<&JudgedGates> = compared.iter().map(|one| &one.judged).collect();
         // JSON keeps standard output for itself.
         let mut stderr = Output::stderr();
         let to = if args.is_data() {
@@ -346,7 +341,7 @@ fn print(
         if !one.comparison.metrics.is_empty() {
             output.table(&compose::metrics(&one.comparison))?;
         }
-        for text in llmprof_report::text::compare::notes(&one.comparison) {
+        for text in llmprof_report::compose::compare::sentences::notes(&one.comparison) {
             Output::stderr().prose(&format!("note: {text}"))?;
         }
     }

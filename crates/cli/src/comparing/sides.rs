@@ -2,15 +2,18 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use llmprof_analysis::compare::{RunFacts, thinned};
+use llmprof_analysis::compare::{RunFacts, thin_gaps};
 use llmprof_record::{
     run::RunRecord,
     store::{RunStatus, StoreError, StoredRun, find_runs},
 };
-use llmprof_report::compose::concluded_findings;
+use llmprof_report::compose::compare::facts_of;
 use serde_json::Value;
 
-use crate::{failure::Failure, profiles};
+use crate::{
+    failure::Failure,
+    profiles::{self, files::missing_run},
+};
 
 /// What a run of a served load has, and no other.
 const BENCH: &str = "bench.json";
@@ -18,8 +21,7 @@ const BENCH: &str = "bench.json";
 /// All runs of one side. A folder that is no run itself stands for the complete runs below it.
 pub(super) fn read(path: &Path) -> Result<Vec<RunFacts>, Failure> {
     if !path.exists() {
-        return Err(Failure::new(format!("{} not found", path.display()))
-            .hint("a side is a run directory, a trace, or a folder of runs; `llmprof runs list` shows runs".to_owned()));
+        return Err(missing_run(path));
     }
     if path.is_file() {
         return Ok(vec![trace(path)?]);
@@ -34,7 +36,11 @@ pub(super) fn read(path: &Path) -> Result<Vec<RunFacts>, Failure> {
             let complete = runs
                 .iter()
                 .filter(|run| run.manifest.status == RunStatus::Complete);
-            let facts: Vec<RunFacts> = complete.map(stored).collect::<Result<_, _>>()?;
+            let mut facts: Vec<RunFacts> = complete.map(stored).collect::<Result<_, _>>()?;
+            // The side is the folder, not the first of its runs.
+            for run in &mut facts {
+                run.label = label(path);
+            }
             if facts.is_empty() {
                 return Err(
                     Failure::new(format!("{} holds no complete run", path.display()))
@@ -82,7 +88,7 @@ fn stored(run: &StoredRun) -> Result<RunFacts, Failure> {
         Failure::new(format!("{} has no times to compare", run.path.display()))
             .hint("`llmprof runs show RUN` shows how far the run came".to_owned())
     })?;
-    let facts = of(&label(&run.path), &run.path, &record)?;
+    let facts = run_facts(&label(&run.path), &run.path, &record)?;
     if facts.measured_in == "load" && facts.passes.is_empty() {
         return Err(Failure::new(format!(
             "{}: no request was answered",
@@ -92,15 +98,11 @@ fn stored(run: &StoredRun) -> Result<RunFacts, Failure> {
     Ok(facts)
 }
 
-fn of(label: &str, path: &Path, record: &RunRecord) -> Result<RunFacts, Failure> {
+fn run_facts(label: &str, path: &Path, record: &RunRecord) -> Result<RunFacts, Failure> {
     let analysis = llmprof_analysis::analyze(record, None)
         .map_err(|error| Failure::new(format!("cannot analyze {}: {error}", path.display())))?;
-    let first = concluded_findings(&analysis).next();
-    let first_finding = first.map(llmprof_report::text::finding);
-    Ok(RunFacts {
-        first_finding,
-        ..RunFacts::of(label, &path.display().to_string(), record, &analysis)
-    })
+    let path = path.display().to_string();
+    Ok(facts_of(label, &path, record, &analysis))
 }
 
 fn trace(path: &Path) -> Result<RunFacts, Failure> {
@@ -111,7 +113,7 @@ fn trace(path: &Path) -> Result<RunFacts, Failure> {
                 .hint("a side is a run directory or a trace with kernels or operators".to_owned()),
         );
     }
-    of(&label(path), path, &record)
+    run_facts(&label(path), path, &record)
 }
 
 /// Times between tokens, where the load kept them: the mean of each request, and each by itself.
@@ -141,7 +143,7 @@ fn add_gaps(run: &StoredRun, facts: &mut RunFacts) {
     let mean = |gaps: &Vec<f64>| gaps.iter().sum::<f64>() / gaps.len() as f64;
     let means = gaps.iter().map(mean).collect();
     facts.passes.insert("itl".to_owned(), means);
-    let all = thinned(gaps.concat());
+    let all = thin_gaps(gaps.concat());
     facts.requests.insert("itl".to_owned(), all);
 }
 
@@ -151,13 +153,13 @@ fn traits(bench: &Value) -> BTreeMap<String, String> {
     let gpus = bench["gpus"].as_array().map(Vec::as_slice);
     let names = gpus.unwrap_or_default().iter();
     let names: Vec<&str> = names.filter_map(|gpu| gpu["name"].as_str()).collect();
-    let found = [
+    let traits = [
         ("model", text(&bench["model"])),
         ("load", text(&bench["load"])),
         ("server", text(&bench["server"]["family"])),
         ("gpu", (!names.is_empty()).then(|| names.join(", "))),
     ];
-    let known = found.into_iter();
+    let known = traits.into_iter();
     known
         .filter_map(|(key, value)| Some((key.to_owned(), value?)))
         .collect()

@@ -9,10 +9,10 @@ use std::{
     time::Instant,
 };
 
-use llmprof_analysis::compare::{Comparison, Gate, Options, RunFacts, Unevaluated, Verdict};
+use llmprof_analysis::compare::{CompareOptions, Comparison, Gate, RunFacts, Unevaluated, Verdict};
 use llmprof_record::{
     command_line,
-    store::{RunStatus, write_atomically},
+    store::{RunStatus, claim_folder, write_atomically},
 };
 use llmprof_units::Count;
 
@@ -20,8 +20,9 @@ use super::sides;
 use crate::args_compare::CompareArgs;
 use crate::{
     failure::Failure,
-    jobs::{self, Finished},
+    jobs::{self, FinishedJobs},
     output::Output,
+    profiles::request::path_override,
     progress::Show,
 };
 
@@ -39,14 +40,18 @@ const MEASURE_ONLY: [&str; 7] = [
 /// Requests of both sides, in the folder of a comparison. Runs below a folder with it are rounds.
 const SIDES_FILE: &str = "sides.txt";
 
-pub(super) struct Taken {
+pub(super) struct TakenTurns {
     pub(super) a: Vec<RunFacts>,
     pub(super) b: Vec<RunFacts>,
     pub(super) was_interrupted: bool,
 }
 
 /// Runs two sides. A mistake in either request is found before anything starts.
-pub(super) fn take(args: &CompareArgs, options: Options, dir: &Path) -> Result<Taken, Failure> {
+pub(super) fn take(
+    args: &CompareArgs,
+    options: CompareOptions,
+    dir: &Path,
+) -> Result<TakenTurns, Failure> {
     let [first, second] = args.run.as_slice() else {
         return Err(Failure::new("--run is given once per side: twice").hint(
             "llmprof compare --run 'runtime.threads=1' --run 'runtime.threads=2'".to_owned(),
@@ -59,15 +64,14 @@ pub(super) fn take(args: &CompareArgs, options: Options, dir: &Path) -> Result<T
             Failure::new(format!("--run {}: {}", number + 1, failure.in_a_line()))
         })?;
     }
-    std::fs::create_dir_all(dir)
-        .map_err(|error| Failure::new(format!("cannot create {}: {error}", dir.display())))?;
+    claim_folder(dir).map_err(|error| Failure::directory(&error, "-o DIR"))?;
     let requests = format!("A: {first}\nB: {second}\n");
     write_atomically(&dir.join(SIDES_FILE), requests.as_bytes())?;
     if !args.is_data() {
-        Output::stderr().line(&llmprof_report::text::compare::rule())?;
+        Output::stderr().line(&llmprof_report::compose::compare::sentences::rule())?;
     }
     let started = Instant::now();
-    let mut taken = Taken {
+    let mut taken = TakenTurns {
         a: Vec::new(),
         b: Vec::new(),
         was_interrupted: false,
@@ -112,8 +116,8 @@ pub(super) fn take(args: &CompareArgs, options: Options, dir: &Path) -> Result<T
         if !args.is_data() {
             tell(&taken, options)?;
         }
-        if round == 0 && is_of_other_work(&taken, &args.gate, options) {
-            // More rounds of other work are no more comparable.
+        if round == 0 && cannot_be_judged(&taken, &args.gate, options) {
+            // More rounds of other work are no more comparable, and measure no other metrics.
             break;
         }
     }
@@ -132,56 +136,55 @@ fn run_dir(dir: &Path, side: usize, round: usize) -> PathBuf {
     dir.join(["a", "b"][side]).join(format!("{round:03}"))
 }
 
-fn one(overrides: &[String], folder: &Path, measure_only: bool) -> Result<Finished, Failure> {
+fn one(overrides: &[String], folder: &Path, measure_only: bool) -> Result<FinishedJobs, Failure> {
     let mut all = overrides.to_vec();
     if measure_only {
         all.extend(MEASURE_ONLY.iter().map(|&line| line.to_owned()));
     }
-    let path = folder
-        .to_string_lossy()
-        .replace('\\', r"\\")
-        .replace('\'', r"\'");
-    all.push(format!("hydra.run.dir='{path}'"));
+    all.push(path_override("hydra.run.dir", folder));
     jobs::run_once(&all, Show::Lines)
 }
 
-/// Whether a gate, or without gates every metric, is of other work on the two sides.
-fn is_of_other_work(taken: &Taken, gates: &[Gate], options: Options) -> bool {
-    let Some(comparison) = Comparison::of(&taken.a, &taken.b, options) else {
+/// Whether a gate is of a metric that is not measured, or a gate, without gates every metric, is of other work on the two sides.
+fn cannot_be_judged(taken: &TakenTurns, gates: &[Gate], options: CompareOptions) -> bool {
+    let Some(comparison) = Comparison::between(&taken.a, &taken.b, options) else {
         return false;
     };
-    let is_other = |gate: &Gate| {
-        let outcome = gate.judge(&comparison, &taken.b);
-        matches!(outcome.reason, Some(Unevaluated::OtherWork(_)))
+    let is_lost = |gate: &Gate| {
+        let outcome = gate.judge(&comparison, (&taken.a, &taken.b));
+        matches!(
+            outcome.reason,
+            Some(Unevaluated::OtherWork(_) | Unevaluated::NotMeasured)
+        )
     };
     if gates.is_empty() {
         let mut metrics = comparison.metrics.iter();
         metrics.all(|metric| metric.excluded_for.is_some())
     } else {
-        gates.iter().any(is_other)
+        gates.iter().any(is_lost)
     }
 }
 
 /// Whether the headline's interval lies within the resolution of its ratio.
-fn is_decided(taken: &Taken, options: Options) -> bool {
-    let Some(comparison) = Comparison::of(&taken.a, &taken.b, options) else {
+fn is_decided(taken: &TakenTurns, options: CompareOptions) -> bool {
+    let Some(comparison) = Comparison::between(&taken.a, &taken.b, options) else {
         return false;
     };
-    let Some(found) = comparison.headline() else {
+    let Some(headline) = comparison.headline() else {
         return true;
     };
-    match (found.ci_low, found.ci_high) {
+    match (headline.ci_low, headline.ci_high) {
         (Some(low), Some(high)) => (high / low).ln() <= 2.0 * (1.0 + options.resolution).ln(),
-        _ => found.verdict == Verdict::NotComparable,
+        _ => headline.verdict == Verdict::NotComparable,
     }
 }
 
-fn tell(taken: &Taken, options: Options) -> Result<(), Failure> {
-    let Some(comparison) = Comparison::of(&taken.a, &taken.b, options) else {
+fn tell(taken: &TakenTurns, options: CompareOptions) -> Result<(), Failure> {
+    let Some(comparison) = Comparison::between(&taken.a, &taken.b, options) else {
         return Ok(());
     };
-    if let Some(found) = comparison.headline() {
-        let line = llmprof_report::text::compare::line(found, &comparison);
+    if let Some(headline) = comparison.headline() {
+        let line = llmprof_report::compose::compare::sentences::line(headline, &comparison);
         let rounds = Count(taken.a.len() as u64, "round");
         Output::stderr().line(&format!("{rounds}: {line}"))?;
     }
@@ -200,7 +203,7 @@ fn label(name: &str, own: &[String], other: &[String]) -> String {
 }
 
 fn words(text: &str) -> Result<Vec<String>, Failure> {
-    command_line::words(text).map_err(|why| Failure::new(format!("`{text}`: {why}")))
+    command_line::split_words(text).map_err(|why| Failure::new(format!("`{text}`: {why}")))
 }
 
 #[cfg(test)]

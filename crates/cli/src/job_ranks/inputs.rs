@@ -4,22 +4,30 @@ use std::path::{Path, PathBuf};
 
 use llmprof_units::bounded_file::{CONFIG_MAX_BYTES, read_named_text};
 
-use crate::{failure::Failure, profiles::files::expand_directories};
+use crate::{
+    failure::Failure,
+    profiles::{FoundInputs, files::files_of_directory},
+};
 
 /// Files that one import takes: more than any job has ranks.
 const FILES_MAX: usize = 100_000;
 
 /// The files behind some words, in the order of the words, those of one word by name.
-pub(crate) fn expand(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
-    let mut files = Vec::new();
+pub(crate) fn expand(words: &[PathBuf]) -> Result<FoundInputs, Failure> {
+    let mut inputs = FoundInputs::default();
+    let files = &mut inputs.files;
     for word in words {
         let text = word.to_string_lossy();
         if let Some(list) = text.strip_prefix('@').filter(|_| !word.exists()) {
             files.extend(read_list(Path::new(list))?);
         } else if !word.exists() && text.contains(['*', '?']) {
             files.extend(matching(&text)?);
-        } else if word.is_dir() {
-            files.extend(expand_directories(vec![word.clone()]));
+        } else if let Some(of_directory) = files_of_directory(word) {
+            let profiles = of_directory.profiles.into_iter().map(|one| one.path);
+            let profiles: Vec<PathBuf> = profiles.collect();
+            inputs.searched.extend(profiles.iter().cloned());
+            files.extend(profiles);
+            inputs.others.extend(of_directory.others);
         } else {
             files.push(word.clone());
         }
@@ -30,7 +38,7 @@ pub(crate) fn expand(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             )));
         }
     }
-    Ok(files)
+    Ok(inputs)
 }
 
 /// One path a line, relative to the list.
@@ -63,10 +71,10 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 /// Paths that match a pattern with `*` and `?` in any of its parts.
 fn matching(pattern: &str) -> Result<Vec<PathBuf>, Failure> {
     let root = if pattern.starts_with('/') { "/" } else { "" };
-    let mut found = vec![PathBuf::from(root)];
+    let mut paths = vec![PathBuf::from(root)];
     for part in pattern.split('/').filter(|part| !part.is_empty()) {
         let mut next = Vec::new();
-        for folder in found {
+        for folder in paths {
             if !part.contains(['*', '?']) {
                 next.push(folder.join(part));
                 continue;
@@ -87,13 +95,13 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>, Failure> {
                 }
             }
         }
-        found = next;
+        paths = next;
     }
-    found.retain(|path| path.exists());
-    if found.is_empty() {
+    paths.retain(|path| path.exists());
+    if paths.is_empty() {
         return Err(Failure::new(format!("no file matches {pattern}")));
     }
-    Ok(found)
+    Ok(paths)
 }
 
 /// Whether a name matches a pattern: `*` stands for any text, `?` for one byte.
@@ -138,8 +146,8 @@ mod tests {
             ("*", "", true),
             ("a", "", false),
         ] {
-            let found = matches(pattern.as_bytes(), name.as_bytes());
-            assert_eq!(found, is_match, "{pattern} {name}");
+            let is_matched = matches(pattern.as_bytes(), name.as_bytes());
+            assert_eq!(is_matched, is_match, "{pattern} {name}");
         }
     }
 
@@ -155,13 +163,18 @@ mod tests {
         let both = [at("rank0.json"), at("rank1.json")];
         let list = PathBuf::from(format!("@{}", at("list").display()));
         for word in [at("rank*.json"), folder.path().to_owned(), list] {
-            assert_eq!(
-                expand(std::slice::from_ref(&word)).unwrap(),
-                both,
-                "{word:?}"
-            );
+            let inputs = expand(std::slice::from_ref(&word)).unwrap();
+            assert_eq!(inputs.files, both, "{word:?}");
+            let is_folder = word == folder.path();
+            assert_eq!(inputs.searched.len(), if is_folder { 2 } else { 0 });
+            let others = if is_folder {
+                vec![at("list"), at("other.json")]
+            } else {
+                Vec::new()
+            };
+            assert_eq!(inputs.others, others, "{word:?}");
         }
-        assert_eq!(expand(&[at("absent")]).unwrap(), [at("absent")]);
+        assert_eq!(expand(&[at("absent")]).unwrap().files, [at("absent")]);
         assert!(expand(&[at("no*")]).is_err());
     }
 }

@@ -18,7 +18,7 @@ use llmprof_record::{
     run::{rank_of, rank_of_file},
     store::{Durability, Folder},
 };
-use llmprof_units::Bytes;
+use llmprof_units::{Bytes, Count};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -34,15 +34,19 @@ const MEMORY_PER_BYTE: u64 = 3;
 const UNPACKED_PER_BYTE: u64 = 15;
 /// What reading takes beside that.
 const MEMORY_BASE_BYTES: u64 = 16 << 20;
+/// Files read before the others where no name has a rank: a folder of a job has ranks among so many, and reading as many takes seconds.
+const PROBED_FILES_MAX: usize = 8;
 
 /// What became of the ranks.
-pub(super) struct Mapped {
+pub(super) struct MappedRanks {
     /// Summaries of the ranks that were asked for.
     pub(super) summaries: usize,
     /// Those that were made now, and those that were there.
     pub(super) read: usize,
     pub(super) kept: usize,
     pub(super) failures: Vec<Failure>,
+    /// Files that were not read, since none of the first [`PROBED_FILES_MAX`] is the timeline of a rank.
+    unread: usize,
 }
 
 /// What `import --summary-only` made of the profiles of ranks.
@@ -58,18 +62,25 @@ pub(crate) struct SummariesMade {
     failed: Vec<String>,
 }
 
-impl Mapped {
-    /// The first failure, with the names of the others.
-    pub(super) fn failed_or<T>(self, value: T) -> Result<T, Failure> {
-        let others = self.failures.len().saturating_sub(1);
-        for failure in self.failures.iter().skip(1) {
-            failure.warn();
-        }
-        match self.failures.into_iter().next() {
-            None => Ok(value),
-            Some(first) if others == 0 => Err(first),
-            Some(first) => Err(first.hint(format!("{others} other files failed, named above"))),
-        }
+impl MappedRanks {
+    /// What kept files from being read, as one failure: a folder may have thousands that are no timelines of ranks.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        let first = self.failures.first()?.in_a_line();
+        Some(match self.failures.len() as u64 {
+            1 => Failure::new(first),
+            count if self.unread > 0 => Failure::new(format!(
+                "{} are not the ranks of one job; the first: {first}",
+                Count(count + self.unread as u64, "file")
+            ))
+            .hint(format!(
+                "{} were read and none is the timeline of a rank; `llmprof import FILE` imports one profile",
+                Count(count, "file")
+            )),
+            count => Failure::new(format!(
+                "{} could not be read, the first: {first}",
+                Count(count, "file")
+            )),
+        })
     }
 
     pub(super) fn as_json(&self) -> SummariesMade {
@@ -98,7 +109,7 @@ pub(super) fn summarize(
     files: &[PathBuf],
     folder: &Path,
     memory: Option<Bytes>,
-) -> Result<Mapped, Failure> {
+) -> Result<MappedRanks, Failure> {
     fs::create_dir_all(folder)
         .map_err(|error| Failure::new(format!("cannot create {}: {error}", folder.display())))?;
     let target = Folder::open(folder)
@@ -109,11 +120,12 @@ pub(super) fn summarize(
         .map(|summary| (summary.rank, summary.source.file.clone()))
         .collect();
     let known: HashSet<SummarySource> = known.into_iter().map(|summary| summary.source).collect();
-    let mut mapped = Mapped {
+    let mut mapped = MappedRanks {
         summaries: 0,
         read: 0,
         kept: 0,
         failures: Vec::new(),
+        unread: 0,
     };
     let mut to_read = Vec::new();
     for file in files {
@@ -143,47 +155,74 @@ pub(super) fn summarize(
         }
     }
     list_sources(folder, files)?;
+    // Files that name a rank are read first: where none does, a few show whether the others are ranks.
+    fitting.sort_by_key(|(file, ..)| rank_in_name(file).is_none());
+    let probed = match fitting.first() {
+        Some((file, ..)) if rank_in_name(file).is_none() && known.is_empty() => {
+            PROBED_FILES_MAX.min(fitting.len())
+        }
+        _ => fitting.len(),
+    };
     let largest = fitting.iter().map(|(.., need)| *need).max().unwrap_or(1);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let at_once = usize::try_from(limit / largest.max(1)).unwrap_or(cores);
-    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let done = AtomicUsize::new(0);
     let results: Mutex<Vec<Result<(), Failure>>> = Mutex::default();
     let taken = Mutex::new(&mut ranks);
     let stage = (fitting.len() > 1)
         .then(|| Stage::start(Show::detect(), "reading ranks", fitting.len() as u64));
-    std::thread::scope(|scope| {
-        for _ in 0..at_once.clamp(1, cores).min(fitting.len()) {
-            scope.spawn(|| {
-                while let Some((file, source, _)) =
-                    fitting.get(next.fetch_add(1, Ordering::Relaxed))
-                {
-                    let result = reduce(file, source.clone())
-                        .and_then(|summary| keep(&summary, &target, &taken));
-                    let result =
-                        result.map_err(|why| Failure::new(format!("{}: {why}", file.display())));
-                    results
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push(result);
-                    if let Some(stage) = &stage {
-                        stage.reached(done.fetch_add(1, Ordering::Relaxed) as u64 + 1);
+    let (first, others) = fitting.split_at(probed);
+    for part in [first, others] {
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..at_once.clamp(1, cores).min(part.len()) {
+                scope.spawn(|| {
+                    while let Some((file, source, _)) =
+                        part.get(next.fetch_add(1, Ordering::Relaxed))
+                    {
+                        let result = reduce(file, source.clone())
+                            .and_then(|summary| keep(&summary, &target, &taken));
+                        let result = result.map_err(|why| of_file(file, &why));
+                        results
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .push(result);
+                        if let Some(stage) = &stage {
+                            stage.reached(done.fetch_add(1, Ordering::Relaxed) as u64 + 1);
+                        }
                     }
-                }
-            });
+                });
+            }
+        });
+        let results = std::mem::take(&mut *results.lock().unwrap_or_else(PoisonError::into_inner));
+        for result in results {
+            match result {
+                Ok(()) => mapped.read += 1,
+                Err(failure) => mapped.failures.push(failure),
+            }
         }
-    });
-    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    for result in results {
-        match result {
-            Ok(()) => mapped.read += 1,
-            Err(failure) => mapped.failures.push(failure),
+        if mapped.read == 0 {
+            mapped.unread = others.len();
+            break;
         }
     }
+    // Which thread was the first is chance.
+    mapped.failures.sort_by_key(Failure::in_a_line);
     mapped.summaries = mapped.read + mapped.kept;
     if let Some(stage) = stage {
-        stage.finish(&format!("{} summaries", mapped.summaries));
+        stage.finish(&Count(mapped.summaries as u64, "summary").to_string());
     }
     Ok(mapped)
+}
+
+/// Why a file was not reduced, with its name once.
+fn of_file(file: &Path, why: &str) -> Failure {
+    let name = file.display().to_string();
+    if why.starts_with(&name) {
+        Failure::new(why)
+    } else {
+        Failure::new(format!("{name}: {why}"))
+    }
 }
 
 /// Adds files to the list of those that the folder should have summaries of.
@@ -206,7 +245,7 @@ fn list_sources(folder: &Path, files: &[PathBuf]) -> Result<(), Failure> {
     let text = all.join("\n") + "\n";
     let written = Folder::open(folder)
         .and_then(|folder| folder.replace_as(Durability::Derived, LIST_FILE, text.as_bytes()));
-    written.map_err(|error| Failure::new(format!("cannot write {}: {error}", folder.display())))
+    written.map_err(|error| Failure::cannot_write(&folder.join(LIST_FILE), &error))
 }
 
 fn memory_for(file: &Path, bytes: u64) -> u64 {
@@ -229,14 +268,17 @@ fn half_of_memory() -> u64 {
     kilobytes.map_or(2 << 30, |kilobytes| kilobytes * 512)
 }
 
+fn rank_in_name(file: &Path) -> Option<u32> {
+    rank_of_file(&file.file_name().unwrap_or_default().to_string_lossy())
+}
+
 fn reduce(file: &Path, source: SummarySource) -> Result<RankSummary, String> {
     let (_, profile) =
         import::import(file, &Limits::default()).map_err(|error| error.to_string())?;
     let Profile::Trace(trace) = profile else {
         return Err("not a timeline: a job is made of the timelines of its ranks".to_owned());
     };
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let rank = rank_of(&trace).or_else(|| rank_of_file(&name));
+    let rank = rank_of(&trace).or_else(|| rank_in_name(file));
     let rank = rank.ok_or(
         "names no rank, neither recorded (`distributedInfo`) nor in the file name (rank0.json)",
     )?;
@@ -260,6 +302,6 @@ fn keep(
     // It can be made again, and a rename leaves no half of it.
     let name = RankSummary::file_name(summary.rank);
     folder
-        .replace_as(Durability::Derived, name, &summary.to_bytes())
-        .map_err(|error| error.to_string())
+        .replace_as(Durability::Derived, &name, &summary.to_bytes())
+        .map_err(|error| Failure::cannot_write(&folder.path().join(&name), &error).in_a_line())
 }

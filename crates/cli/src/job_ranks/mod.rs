@@ -55,7 +55,7 @@ pub(crate) fn summarize_only(
             mapped.kept
         ))?;
     }
-    mapped.failed_or(())
+    mapped.failure().map_or(Ok(()), Err)
 }
 
 /// The record of a job: summaries of `files` in a folder, or of what the folder has where there are none.
@@ -67,11 +67,10 @@ pub(crate) fn read_job(
     let mut record = RunRecord::default();
     if !files.is_empty() {
         let mapped = map::summarize(files, folder, memory)?;
-        if mapped.summaries < 2 && !mapped.failures.is_empty() {
-            return mapped.failed_or(record);
-        }
-        for failure in &mapped.failures {
-            failure.warn();
+        match mapped.failure() {
+            Some(failure) if mapped.summaries < 2 => return Err(failure),
+            Some(failure) => failure.warn(),
+            None => {}
         }
     }
     let (summaries, unread) = read_summaries(folder)?;
@@ -214,6 +213,11 @@ fn read_summaries(folder: &Path) -> Result<(Vec<RankSummary>, Vec<String>), Fail
 fn read_summary(path: &Path) -> Result<RankSummary, String> {
     let bytes = read_bounded(path, RANK_FILE_MAX_BYTES).map_err(|error| error.to_string())?;
     RankSummary::from_bytes(&bytes).map_err(|error| error.to_string())
+}
+
+/// Whether a run has summaries of a job, which are of 2 ranks or more, so that a later import goes on with them.
+pub(crate) fn has_summaries(run: &Path) -> bool {
+    read_summaries(&folder_of(run)).is_ok_and(|(summaries, _)| summaries.len() >= 2)
 }
 
 /// Where a run keeps the summaries of its ranks.

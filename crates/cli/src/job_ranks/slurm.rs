@@ -13,9 +13,10 @@ use crate::{args::ImportArgs, failure::Failure, output::Output};
 /// Tasks of one array: below Slurm's default `MaxArraySize` of 1001.
 const TASKS_MAX: usize = 500;
 
-/// Submits both jobs. Run again, it submits them again: summaries that are there are kept.
+/// Submits both jobs. Run again, it submits them again: summaries that are there are kept. `overrides` describe the model to the job that joins.
 pub(crate) fn submit(
     files: &[PathBuf],
+    overrides: &[String],
     args: &ImportArgs,
     output: &mut Output,
 ) -> Result<(), Failure> {
@@ -34,11 +35,8 @@ pub(crate) fn submit(
         run.with_file_name(format!("{name}.ranks"))
     };
     let tasks = files.len().min(TASKS_MAX);
-    let written = |path: &Path, error: std::io::Error| {
-        Failure::new(format!("cannot write {}: {error}", path.display()))
-    };
     let jobs = summaries.join("slurm");
-    fs::create_dir_all(&jobs).map_err(|error| written(&jobs, error))?;
+    fs::create_dir_all(&jobs).map_err(|error| Failure::cannot_write(&jobs, &error))?;
     for task in 0..tasks {
         let own = files.iter().skip(task).step_by(tasks);
         let mut text = String::new();
@@ -46,14 +44,14 @@ pub(crate) fn submit(
             text += &format!("{}\n", absolute(file)?.display());
         }
         let list = jobs.join(format!("task-{task}.list"));
-        fs::write(&list, text).map_err(|error| written(&list, error))?;
+        fs::write(&list, text).map_err(|error| Failure::cannot_write(&list, &error))?;
     }
     let all = summaries.join(super::LIST_FILE);
     let mut text = String::new();
     for file in files {
         text += &format!("{}\n", absolute(file)?.display());
     }
-    fs::write(&all, text).map_err(|error| written(&all, error))?;
+    fs::write(&all, text).map_err(|error| Failure::cannot_write(&all, &error))?;
     let binary = std::env::current_exe()
         .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
     let memory = args
@@ -64,21 +62,27 @@ pub(crate) fn submit(
         "#!/bin/bash\n#SBATCH --job-name=llmprof-ranks\n#SBATCH --array=0-{}\n#SBATCH --output={}/map-%a.log\n\
          exec {} import --summary-only @{}/task-$SLURM_ARRAY_TASK_ID.list -o {}{memory}\n",
         tasks - 1,
-        quoted(&jobs),
-        quoted(&binary),
-        quoted(&jobs),
-        quoted(&summaries),
+        quoted_path(&jobs),
+        quoted_path(&binary),
+        quoted_path(&jobs),
+        quoted_path(&summaries),
     );
     let mut join = format!(
         "#!/bin/bash\n#SBATCH --job-name=llmprof-join\n#SBATCH --output={}/join.log\n\
          exec {} import --join {} -o {}",
-        quoted(&jobs),
-        quoted(&binary),
-        quoted(&summaries),
-        quoted(&run),
+        quoted_path(&jobs),
+        quoted_path(&binary),
+        quoted_path(&summaries),
+        quoted_path(&run),
     );
+    if let Some(config) = &args.config {
+        join += &format!(" --config {}", quoted_path(&absolute(config)?));
+    }
     if let Some(device) = &args.device {
-        join += &format!(" --device {}", quoted(Path::new(device)));
+        join += &format!(" --device {}", quoted(device));
+    }
+    for setting in overrides {
+        join += &format!(" {}", quoted(setting));
     }
     join.push('\n');
     let map_job = sbatch(&jobs.join("map.sh"), &map, None)?;
@@ -101,20 +105,22 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
-/// A path as one word of a shell.
-fn quoted(path: &Path) -> String {
-    let text = path.to_string_lossy();
+fn quoted_path(path: &Path) -> String {
+    quoted(&path.to_string_lossy())
+}
+
+/// A text as one word of a shell.
+fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,%".contains(c);
-    if text.chars().all(is_plain) {
-        return text.into_owned();
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
     }
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// Hands a script to Slurm; the answer is the id of the job.
 fn sbatch(file: &Path, script: &str, after: Option<&str>) -> Result<String, Failure> {
-    fs::write(file, script)
-        .map_err(|error| Failure::new(format!("cannot write {}: {error}", file.display())))?;
+    fs::write(file, script).map_err(|error| Failure::cannot_write(file, &error))?;
     let mut command = Command::new("sbatch");
     command.arg("--parsable");
     if let Some(after) = after {
@@ -145,8 +151,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_one_word_of_a_shell() {
-        assert_eq!(quoted(Path::new("/runs/a-1.json")), "/runs/a-1.json");
-        assert_eq!(quoted(Path::new("/my runs/it's")), r"'/my runs/it'\''s'");
+    fn texts_are_one_word_of_a_shell() {
+        assert_eq!(quoted("/runs/a-1.json"), "/runs/a-1.json");
+        assert_eq!(quoted("/my runs/it's"), r"'/my runs/it'\''s'");
+        assert_eq!(quoted(""), "''");
     }
 }

@@ -6,7 +6,7 @@ use llmprof_capture::{
     process::{Interrupt, Launch, Stop},
     session::Halt,
 };
-use llmprof_config::hydra::Job;
+use llmprof_config::hydra::HydraJob;
 use llmprof_record::{
     plan::{Plan, Word},
     store::{Pass, RunDir, RunStatus},
@@ -16,7 +16,7 @@ use llmprof_record::{
 const LAST_LINES: usize = 12;
 
 /// The user's command as a run in this directory starts it; `None` where there is none.
-pub(super) fn launch(plan: &Plan, job: &Job, cwd: &Path, run: &Path) -> Option<Launch> {
+pub(super) fn launch(plan: &Plan, job: &HydraJob, cwd: &Path, run: &Path) -> Option<Launch> {
     let words: Vec<&String> = plan.runtime.argv.iter().map(|Word(text)| text).collect();
     let (program, args) = words.split_first()?;
     let directory = match &plan.runtime.cwd {
@@ -39,7 +39,7 @@ pub(super) fn launch(plan: &Plan, job: &Job, cwd: &Path, run: &Path) -> Option<L
 /// Runs the user's command and waits for it; the answer is what to say of it.
 pub(super) fn command(
     plan: &Plan,
-    job: &Job,
+    job: &HydraJob,
     cwd: &Path,
     store: &mut RunDir,
     interrupt: &mut Interrupt,

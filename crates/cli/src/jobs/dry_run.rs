@@ -3,23 +3,25 @@
 use std::path::Path;
 
 use llmprof_capture::{profiler::nsight::ToolError, session::list_commands};
-use llmprof_config::hydra::Job;
+use llmprof_config::hydra::HydraJob;
 use llmprof_record::plan::RuntimeType;
-use llmprof_report::text::{kernel_report::notes_to_keep, run_weights::weights_line};
+use llmprof_report::{
+    compose::kernel_report::sentences::notes_to_keep, text::run_weights::weights_line,
+};
 
 use super::command;
 use crate::{
     failure::Failure,
     kernel_notes,
     output::{Output, note},
-    plan::{Purpose, plan},
+    plan::{PlanPurpose, plan},
     serving::server_command,
     weights,
 };
 
 /// Prints them, one a line, as the run writes them to `cmd.txt`; which launches ncu would profile is known only from the timeline.
-pub(super) fn print(job: &Job, cwd: &Path, output: &mut Output) -> Result<(), Failure> {
-    let plan = plan(&job.composed, Purpose::Run)?;
+pub(super) fn print(job: &HydraJob, cwd: &Path, output: &mut Output) -> Result<(), Failure> {
+    let plan = plan(&job.composed, PlanPurpose::Run)?;
     let run = cwd.join(&job.dir);
     let (lines, missing) = match plan.runtime.kind {
         RuntimeType::None => (Vec::new(), Vec::new()),
@@ -45,15 +47,7 @@ pub(super) fn print(job: &Job, cwd: &Path, output: &mut Output) -> Result<(), Fa
     for line in lines {
         output.line(&line)?;
     }
-    for error in missing {
-        let instead = match error {
-            ToolError::NotFound { name: "nsys" } => ", with a timeline of llmprof's own library",
-            _ => "",
-        };
-        Failure::new(format!("{error}: the run would go on without it{instead}"))
-            .hint(error.hint())
-            .warn();
-    }
+    warn_of_missing_tools(&missing);
     let ncu = &plan.pipeline.ncu;
     if let Some(path) = ncu.kernel_info.as_ref().filter(|_| ncu.is_enabled()) {
         let (notes, _) = kernel_notes::read(path)?;
@@ -63,4 +57,19 @@ pub(super) fn print(job: &Job, cwd: &Path, output: &mut Output) -> Result<(), Fa
         note("how many launches ncu skips and profiles is chosen from the timeline");
     }
     Ok(())
+}
+
+/// Says what a run does without the tools of its stages.
+pub(super) fn warn_of_missing_tools(missing: &[ToolError]) {
+    for error in missing {
+        let instead = match error {
+            ToolError::NotFound { name: "nsys" } | ToolError::NoImporter { .. } => {
+                ", with a timeline of llmprof's own library"
+            }
+            _ => "",
+        };
+        Failure::new(format!("{error}: the run goes on without it{instead}"))
+            .hint(error.hint())
+            .warn();
+    }
 }

@@ -9,35 +9,36 @@ use llmprof_analysis::{Analysis, statics::Statics};
 use llmprof_capture::{
     host,
     process::Interrupt,
-    session::{Feed, Halt, Session},
+    session::{Feed, Halt, Session, find_missing_tools},
+    tokenizer::TOKENIZER_FILE,
 };
-use llmprof_config::hydra::Job;
+use llmprof_config::hydra::HydraJob;
 use llmprof_record::{
     issue::{Issue, IssueCode},
-    plan::{Place, Plan, RuntimeType},
+    plan::{ModelPlace, Plan, RuntimeType, Word},
     run::{HostFacts, PassKind, RecordedWeights, RunRecord},
     store::{Pass, RunDir, RunStatus},
 };
 use llmprof_report::{
     Document,
+    compose::memory,
     render::markdown,
-    statics::{assumptions as assumptions_of, document as statics_document},
+    statics::{self, assumptions as assumptions_of, document as statics_document},
     text::run_weights::weights_line,
 };
-use llmprof_units::{Bytes, Percent};
 
-use super::{command::command, direct, power, prompts::prompts, sources, visuals};
+use super::{command::command, direct, dry_run, power, prompts::prompts, sources, visuals};
 use crate::{
     agent_summary::print_summary,
     calibration, clock,
     failure::{self, Failure},
     fit, kernel_notes,
     output::{Output, note, warn_of},
-    outputs::{self, Results, Wanted},
-    plan::{Purpose, plan},
+    outputs::{self, Results, WantedFiles},
+    plan::{PlanPurpose, plan},
     progress::Show,
     serving::serve_configured,
-    subject::Subject,
+    subject::RunSubject,
     weights,
 };
 
@@ -47,8 +48,7 @@ pub(super) const INTERRUPTED: u8 = 130;
 /// Exit code of a job that is complete but for samples that could not be read or run.
 const SKIPPED: u8 = 3;
 
-/// How a job ended.
-pub(super) struct Ended {
+pub(super) struct EndedJob {
     pub(super) dir: PathBuf,
     pub(super) status: RunStatus,
     pub(super) error: Option<String>,
@@ -59,7 +59,7 @@ pub(super) struct Ended {
     pub(super) issues: Vec<Issue>,
 }
 
-impl Ended {
+impl EndedJob {
     pub(super) fn exit_code(&self) -> ExitCode {
         match self.status {
             RunStatus::Complete if self.has_skipped() => ExitCode::from(SKIPPED),
@@ -92,7 +92,7 @@ impl Ended {
     }
 }
 
-impl Ended {
+impl EndedJob {
     /// The short answer about the run, where it came so far that there is something to say.
     pub(super) fn print_for_agents(&self, output: &mut Output) -> Result<(), Failure> {
         if let Some(error) = &self.error {
@@ -103,13 +103,13 @@ impl Ended {
 }
 
 /// Runs a job. A mistake in its request is an error and leaves nothing; whatever happens later is in its directory.
-pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
-    let plan = plan(&job.composed, Purpose::Run)?;
+pub(super) fn run(job: &HydraJob, cwd: &Path, show: Show) -> Result<EndedJob, Failure> {
+    let plan = plan(&job.composed, PlanPurpose::Run)?;
     let is_direct = plan.pipeline.direct_inference.enable;
     let is_auto = is_judged_by_this_cpu(&plan);
     // Direct inference compares nothing with this CPU, whose peaks take seconds to measure.
     let is_measured = is_auto && !is_direct;
-    let mut subject = Subject::of_run(&plan)?;
+    let mut subject = RunSubject::of_run(&plan)?;
     subject.name_edits(&job.overrides);
     if !is_auto {
         subject.find_device(&plan)?;
@@ -120,6 +120,9 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         kind if kind.is_serving() => None,
         _ => Some(feed(&plan, &subject, cwd)?),
     };
+    if let Some(feed) = &feed {
+        check_tokenizer(&plan, feed, cwd)?;
+    }
     let mut interrupt = Interrupt::install().map_err(|error| Failure::new(error.to_string()))?;
     let dir = cwd.join(&job.dir);
     let mut store = direct::directory(&dir, &plan, feed.as_ref())?;
@@ -128,7 +131,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     let mut limit = None;
 
     let mut stages = || -> Result<(), Halt> {
-        store.describe(&plan.experiment, &plan.model.name, &job.overrides)?;
+        store.describe(&plan.experiment, model_name(&plan, job), &job.overrides)?;
         if is_measured {
             // After every mistake has been looked for: it takes seconds.
             calibration::ensure().map_err(|failure| halt(&failure))?;
@@ -142,7 +145,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         for issue in &subject.issues {
             store.add_issue(issue.clone())?;
         }
-        if plan.pipeline.static_analysis.enable {
+        if plan.pipeline.static_analysis.enable && knows_model(&plan, job) {
             summary.extend(analyze_statically(&subject, &plan, &mut store)?);
         }
         let weights = weights::describe(&plan, cwd);
@@ -152,6 +155,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
             return Ok(());
         };
         store.write("inputs.yaml", feed.render_inputs(&plan))?;
+        dry_run::warn_of_missing_tools(&find_missing_tools(&plan));
         let mut record = described(&plan, host, weights, &subject, &store)?;
         let mut session = Session {
             plan: &plan,
@@ -167,12 +171,12 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         if !record.has_times() {
             return ran;
         }
-        let found = analyzed(&record, is_direct)?;
+        let run_analysis = analyzed(&record, is_direct)?;
         let predictions = visuals::predictions(store.path(), feed, &drawn)?;
         let notes = kernel_notes::of_run(store.path()).map_err(|failure| halt(&failure))?;
         let results = Results {
             record: &record,
-            analysis: &found,
+            analysis: &run_analysis,
             device: subject.device.as_ref(),
             predictions: predictions.as_ref(),
             notes: Some(&notes),
@@ -181,8 +185,8 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
         summary = results.digest();
         summary.extend(drawn.summary());
         summary.extend(peak_memory(&record));
-        let written = outputs::write(&results, Wanted::of(plan.output), &mut store);
-        analysis = Some(found);
+        let written = outputs::write(&results, WantedFiles::from_plan(plan.output), &mut store);
+        analysis = Some(run_analysis);
         ran.and(written.map_err(|failure| halt(&failure)))
     };
     let done = stages();
@@ -195,7 +199,7 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     }
     let issues = store.manifest().issues.clone();
     let (status, error) = finish(store, status, error);
-    Ok(Ended {
+    Ok(EndedJob {
         issues,
         dir: job.dir.clone(),
         status,
@@ -205,12 +209,52 @@ pub(super) fn run(job: &Job, cwd: &Path, show: Show) -> Result<Ended, Failure> {
     })
 }
 
+/// Refuses texts that the native engine cannot read, before it loads weights.
+fn check_tokenizer(plan: &Plan, feed: &Feed, cwd: &Path) -> Result<(), Failure> {
+    if plan.runtime.kind != RuntimeType::Native || !feed.is_text() {
+        return Ok(());
+    }
+    let is_named = plan.model.tokenizer.is_some();
+    let path = plan.model.path.as_ref();
+    if is_named || path.is_some_and(|path| cwd.join(path).join(TOKENIZER_FILE).exists()) {
+        return Ok(());
+    }
+    Err(
+        Failure::new("prompts are text, but the model has no tokenizer").hint(
+            "model.tokenizer=DIR, or token ids: dataset=synthetic, infer.prompt=null".to_owned(),
+        ),
+    )
+}
+
+/// Whether the model of the plan is what runs: a command or a server runs its own, which the default of the config is not.
+fn knows_model(plan: &Plan, job: &HydraJob) -> bool {
+    let runs_own = plan.runtime.kind == RuntimeType::Command || plan.runtime.kind.is_serving();
+    let mut keys = job.overrides.iter().map(|text| {
+        text.split('=')
+            .next()
+            .unwrap_or(text)
+            .trim_start_matches('+')
+    });
+    !runs_own || keys.any(|key| key == "model" || key.starts_with("model."))
+}
+
+/// What runs: the model, or the program of a command; empty for the model of a server that was not named.
+fn model_name<'p>(plan: &'p Plan, job: &HydraJob) -> &'p str {
+    if knows_model(plan, job) {
+        return &plan.model.name;
+    }
+    let program = plan.runtime.argv.first().map(|Word(text)| text.as_str());
+    program
+        .filter(|_| plan.runtime.kind == RuntimeType::Command)
+        .unwrap_or_default()
+}
+
 /// The record of a run before anything ran.
 fn described(
     plan: &Plan,
     host: HostFacts,
     weights: Option<RecordedWeights>,
-    subject: &Subject,
+    subject: &RunSubject,
     store: &RunDir,
 ) -> Result<RunRecord, Halt> {
     let mut record = RunRecord {
@@ -226,7 +270,7 @@ fn described(
 
 /// Writes what was asked for, and on what machine.
 fn write_request(
-    job: &Job,
+    job: &HydraJob,
     plan: &Plan,
     cwd: &Path,
     store: &mut RunDir,
@@ -249,19 +293,19 @@ fn write_request(
 
 /// The analysis of what was recorded. Where nothing was to be captured, and no pass is repeated, that is no issue.
 fn analyzed(record: &RunRecord, is_direct: bool) -> Result<Analysis, Halt> {
-    let mut found = llmprof_analysis::analyze(record, None)
+    let mut analysis = llmprof_analysis::analyze(record, None)
         .map_err(|error| Halt::failed(format!("cannot analyze the run: {error}")))?;
-    found.issues.extend(outputs::saturated(record));
+    analysis.issues.extend(outputs::saturated(record));
     if is_direct {
         let expected = [
             IssueCode::RunNoCapture,
             IssueCode::LatencyNoWarmUp,
             IssueCode::HardwareUnknown,
         ];
-        let issues = &mut found.issues;
+        let issues = &mut analysis.issues;
         issues.retain(|issue| !expected.contains(&issue.code));
     }
-    Ok(found)
+    Ok(analysis)
 }
 
 /// Writes the last state of a run. The first failure is the one to report.
@@ -282,12 +326,12 @@ fn is_judged_by_this_cpu(plan: &Plan) -> bool {
         plan.runtime.kind,
         RuntimeType::Native | RuntimeType::Pytorch | RuntimeType::Worker
     );
-    runs && plan.device == Place::Cpu && plan.hardware.spec == "auto"
+    runs && plan.device == ModelPlace::Cpu && plan.hardware.spec == "auto"
 }
 
 /// The stage of static analysis; its lines for the terminal.
 fn analyze_statically(
-    subject: &Subject,
+    subject: &RunSubject,
     plan: &Plan,
     store: &mut RunDir,
 ) -> Result<Vec<String>, Halt> {
@@ -296,7 +340,7 @@ fn analyze_statically(
     if subject.model.is_some() {
         let statics = subject.statics().map_err(|failure| halt(&failure))?;
         write_statics(&statics, plan, store)?;
-        summary.extend(statics_summary(&statics));
+        summary.extend(statics::sentences::phases_summary(&statics));
     }
     store.set_pass(Pass {
         name: "static_analysis".to_owned(),
@@ -310,7 +354,7 @@ fn analyze_statically(
 /// A run of what takes no prompts from us: a command, a server that is loaded, or nothing.
 fn watched(
     plan: &Plan,
-    job: &Job,
+    job: &HydraJob,
     cwd: &Path,
     store: &mut RunDir,
     interrupt: &mut Interrupt,
@@ -348,7 +392,7 @@ fn status(done: Result<(), Halt>, was_interrupted: bool) -> (RunStatus, Option<S
     }
 }
 
-fn feed(plan: &Plan, subject: &Subject, cwd: &Path) -> Result<Feed, Failure> {
+fn feed(plan: &Plan, subject: &RunSubject, cwd: &Path) -> Result<Feed, Failure> {
     Feed::from_plan(plan, prompts(plan, subject, cwd)?.as_ref()).map_err(|error| {
         let failure = Failure::new(error.to_string());
         match error.hint() {
@@ -366,14 +410,8 @@ fn halt(failure: &Failure) -> Halt {
 fn peak_memory(record: &RunRecord) -> Option<String> {
     let plain = record.passes_of(PassKind::Plain);
     let facts = plain.flat_map(|(_, pass)| &pass.allocator);
-    let most = facts.max_by_key(|facts| facts.peak_allocated_bytes)?;
-    let Bytes(reserved) = most.peak_reserved_bytes;
-    let free = reserved.saturating_sub(most.peak_allocated_bytes.0);
-    let share = Percent(free as f64 / (reserved.max(1)) as f64);
-    Some(format!(
-        "device memory: at most {} allocated of {} reserved ({share} free), {} held before the batch",
-        most.peak_allocated_bytes, most.peak_reserved_bytes, most.start_allocated_bytes
-    ))
+    let largest = facts.max_by_key(|facts| facts.peak_allocated_bytes)?;
+    Some(memory::sentences::peak(largest))
 }
 
 /// Writes `static_compute.{json,md}`, also under `static_analysis/`, and `assumptions.md`.
@@ -401,25 +439,4 @@ fn write_statics(statics: &Statics, plan: &Plan, store: &RunDir) -> Result<(), H
         }
     }
     Ok(())
-}
-
-/// The roofline time of each phase in a line, below one that says whose they are.
-fn statics_summary(statics: &Statics) -> Vec<String> {
-    let device = statics.device.as_deref().unwrap_or("no device");
-    let title = format!("Theoretical cost of {}:", statics.model);
-    let phases = statics.phases.iter().map(|(name, phase)| {
-        let roofline = phase.roofline.as_ref().map(|roofline| {
-            format!(
-                ", roofline time {} on {device} (bound by {})",
-                roofline.roofline_ns, roofline.binds
-            )
-        });
-        format!(
-            "{name:<12} {}, {} of weights{}",
-            phase.sums.flops,
-            phase.sums.weight_bytes,
-            roofline.unwrap_or_default()
-        )
-    });
-    std::iter::once(title).chain(phases).collect()
 }

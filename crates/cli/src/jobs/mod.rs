@@ -18,7 +18,7 @@ pub(crate) use self::launcher::{JobsFile, SWEEP_JOB, sweep_job};
 pub(crate) use self::power::guard as guard_power_limit;
 pub(crate) use self::sources::CodeRevision;
 
-use llmprof_config::hydra::{self, Execution, Job, Outcome};
+use llmprof_config::hydra::{self, CommandOutcome, Execution, HydraJob};
 use llmprof_record::store::RunStatus;
 
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
     failure::Failure,
     moved_keys,
     output::Output,
-    plan::{Purpose, plan},
+    plan::{PlanPurpose, plan},
     progress::Show,
     viewing,
 };
@@ -43,18 +43,18 @@ pub(crate) fn run(args: RunArgs, output: &mut Output) -> Result<ExitCode, Failur
     let outcome =
         moved_keys::perform(command.clone(), &application, &host).map_err(app::own_failure)?;
     match outcome {
-        Outcome::Text(text) => output.text(&text).map(|()| ExitCode::SUCCESS),
-        Outcome::Execution(Execution::Run(job)) if args.dry_run => {
+        CommandOutcome::Text(text) => output.text(&text).map(|()| ExitCode::SUCCESS),
+        CommandOutcome::Execution(Execution::Run(job)) if args.dry_run => {
             dry_run::print(&job, &host.cwd, output)?;
             Ok(ExitCode::SUCCESS)
         }
-        Outcome::Execution(Execution::Multirun(_)) if args.dry_run => {
+        CommandOutcome::Execution(Execution::Multirun(_)) if args.dry_run => {
             Err(Failure::new("--dry-run shows one job").hint("leave -m out".to_owned()))
         }
-        Outcome::Execution(Execution::Multirun(_)) if args.show.view => {
+        CommandOutcome::Execution(Execution::Multirun(_)) if args.show.view => {
             Err(Failure::new("--view shows one run").hint("leave -m out".to_owned()))
         }
-        Outcome::Execution(Execution::Run(job)) => {
+        CommandOutcome::Execution(Execution::Run(job)) => {
             let ended = job::run(&job, &host.cwd, Show::detect())?;
             if args.format == Some(RunFormat::Agent) {
                 ended.print_for_agents(output)?;
@@ -67,8 +67,8 @@ pub(crate) fn run(args: RunArgs, output: &mut Output) -> Result<ExitCode, Failur
             }
             Ok(ended.exit_code())
         }
-        Outcome::Execution(Execution::Multirun(multirun)) => {
-            let how = sweep::How {
+        CommandOutcome::Execution(Execution::Multirun(multirun)) => {
+            let how = sweep::SweepMode {
                 jobs_at_once: args.jobs,
                 resume: args.resume,
                 command: &command,
@@ -80,35 +80,35 @@ pub(crate) fn run(args: RunArgs, output: &mut Output) -> Result<ExitCode, Failur
 }
 
 /// How a run that another command asked for ended.
-pub(crate) struct Finished {
+pub(crate) struct FinishedJobs {
     pub(crate) status: RunStatus,
     pub(crate) error: Option<String>,
 }
 
 /// Finds mistakes in the request of a run.
 pub(crate) fn check(overrides: &[String]) -> Result<(), Failure> {
-    plan(&composed(overrides)?.0.composed, Purpose::Run).map(|_| ())
+    plan(&composed(overrides)?.0.composed, PlanPurpose::Run).map(|_| ())
 }
 
 /// One run with these overrides.
-pub(crate) fn run_once(overrides: &[String], show: Show) -> Result<Finished, Failure> {
+pub(crate) fn run_once(overrides: &[String], show: Show) -> Result<FinishedJobs, Failure> {
     let (job, cwd) = composed(overrides)?;
     let ended = job::run(&job, &cwd, show)?;
-    Ok(Finished {
+    Ok(FinishedJobs {
         status: ended.status,
         error: ended.error,
     })
 }
 
-fn composed(overrides: &[String]) -> Result<(Job, std::path::PathBuf), Failure> {
+fn composed(overrides: &[String]) -> Result<(HydraJob, std::path::PathBuf), Failure> {
     let host = app::host()?;
     let application = app::llmprof(&host.cwd);
-    let command = hydra::Command {
+    let command = hydra::HydraCommand {
         overrides: overrides.to_vec(),
-        ..hydra::Command::default()
+        ..hydra::HydraCommand::default()
     };
     match moved_keys::perform(command, &application, &host).map_err(app::own_failure)? {
-        Outcome::Execution(Execution::Run(job)) => Ok((*job, host.cwd)),
+        CommandOutcome::Execution(Execution::Run(job)) => Ok((*job, host.cwd)),
         _ => Err(
             Failure::new("a side of a comparison is one run, not a sweep")
                 .hint("give one value per key, and no hydra.mode".to_owned()),

@@ -24,7 +24,6 @@ pub(super) fn limit(plan: &Plan, store: &mut RunDir) -> Result<Option<PowerLimit
     Ok(limit)
 }
 
-/// Restores it.
 pub(super) fn restore(limit: Option<PowerLimit>, store: &mut RunDir) -> Result<(), Halt> {
     for issue in limit.map(PowerLimit::restore_limits).unwrap_or_default() {
         store.add_issue(issue)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use llmprof_assets::{
     AssetError,
     dataset::{
-        samples::{Content, Samples},
+        samples::{DatasetSamples, SampleContent},
         variant_root,
     },
 };
@@ -16,12 +16,12 @@ use llmprof_capture::{
 use llmprof_grounding::page;
 use llmprof_record::plan::{Plan, RuntimeType};
 
-use crate::{failure::Failure, subject::Subject};
+use crate::{failure::Failure, subject::RunSubject};
 
 /// Opens the dataset of a plan. Synthetic prompts have token ids of the model.
 pub(super) fn prompts(
     plan: &Plan,
-    subject: &Subject,
+    subject: &RunSubject,
     cwd: &Path,
 ) -> Result<Box<dyn Prompts>, Failure> {
     let failed = |error: &dyn std::fmt::Display| {
@@ -39,16 +39,16 @@ pub(super) fn prompts(
         Err(error) => return Err(failed(&error).hint(error.hint())),
     };
     let question = match &plan.infer.prompt {
-        Some(text) => Question::Text(text.clone()),
+        Some(text) => PromptQuestion::Text(text.clone()),
         None => {
             match Synthetic::from_plan(plan, &subject.vocabulary().unwrap_or_else(|_| tokenless()))
             {
-                Ok(tokens) => Question::Tokens(tokens),
-                Err(_) => Question::None,
+                Ok(tokens) => PromptQuestion::Tokens(tokens),
+                Err(_) => PromptQuestion::None,
             }
         }
     };
-    Ok(Box::new(Stored {
+    Ok(Box::new(StoredPrompt {
         samples,
         question,
         runtime: plan.runtime.kind,
@@ -65,20 +65,20 @@ fn tokenless() -> Vocabulary {
 }
 
 /// Samples of files: of the variant, where one is named.
-fn stored(plan: &Plan, root: &Path, cwd: &Path) -> Result<Samples, AssetError> {
+fn stored(plan: &Plan, root: &Path, cwd: &Path) -> Result<DatasetSamples, AssetError> {
     let data = &plan.dataset;
     let mut root = cwd.join(root);
     if let Some(variant) = &data.variant {
         root = variant_root(&root, variant)?;
     }
     Ok(match &data.subset_filelist {
-        Some(list) => Samples::listed(&root, list, &[&root, cwd])?,
-        None => Samples::found(&root)?,
+        Some(list) => DatasetSamples::read_list(&root, list, &[&root, cwd])?,
+        None => DatasetSamples::find_below(&root)?,
     })
 }
 
 /// What is asked about an image.
-enum Question {
+enum PromptQuestion {
     Text(String),
     Tokens(Synthetic),
     /// The vocabulary of the model is not known.
@@ -86,24 +86,26 @@ enum Question {
 }
 
 /// Samples of files, as prompts.
-struct Stored {
-    samples: Samples,
-    question: Question,
+struct StoredPrompt {
+    samples: DatasetSamples,
+    question: PromptQuestion,
     runtime: RuntimeType,
     /// Whether images are decoded before they are used.
     decodes: bool,
 }
 
-impl Stored {
+impl StoredPrompt {
     fn of_image(&self, index: usize, path: &Path) -> Result<(Prompt, ImageFile), String> {
-        let (width, height) = page::size(path)?;
+        let (width, height) = page::page_size(path)?;
         if self.decodes {
-            page::read(path)?;
+            page::read_page(path)?;
         }
         let prompt = match &self.question {
-            Question::Text(text) => Prompt::Text(text.clone()),
-            Question::Tokens(tokens) => Prompt::Tokens(tokens.prompt_tokens(index)),
-            Question::None => return Err("there is no infer.prompt to ask about it".to_owned()),
+            PromptQuestion::Text(text) => Prompt::Text(text.clone()),
+            PromptQuestion::Tokens(tokens) => Prompt::Tokens(tokens.prompt_tokens(index)),
+            PromptQuestion::None => {
+                return Err("there is no infer.prompt to ask about it".to_owned());
+            }
         };
         let image = ImageFile {
             path: path.to_owned(),
@@ -115,7 +117,7 @@ impl Stored {
     }
 }
 
-impl Prompts for Stored {
+impl Prompts for StoredPrompt {
     fn len(&self) -> usize {
         self.samples.len()
     }
@@ -123,16 +125,16 @@ impl Prompts for Stored {
     fn read_sample(&self, index: usize) -> Result<DatasetSample, SampleError> {
         let sample = self.samples.sample(index)?;
         let (prompt, image) = match sample.content {
-            Content::Text(text) => (Prompt::Text(text), None),
-            Content::Tokens(tokens) => (Prompt::Tokens(tokens), None),
-            Content::Image(_) if self.runtime == RuntimeType::Native => {
+            SampleContent::Text(text) => (Prompt::Text(text), None),
+            SampleContent::Tokens(tokens) => (Prompt::Tokens(tokens), None),
+            SampleContent::Image(_) if self.runtime == RuntimeType::Native => {
                 let id = sample.id;
                 let message = format!(
                     "sample {id} is an image, and the native runtime runs text models only; runtime=pytorch takes images"
                 );
                 return Err(message.into());
             }
-            Content::Image(path) => {
+            SampleContent::Image(path) => {
                 let path: PathBuf = std::path::absolute(&path).unwrap_or(path);
                 let unreadable = |why| Unreadable {
                     id: sample.id.clone(),

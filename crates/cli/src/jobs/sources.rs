@@ -30,7 +30,7 @@ pub(super) fn write(plan: &Plan, cwd: &Path, store: &mut RunDir) -> Result<(), H
         ("impl_src", &plan.model.impl_src),
         ("hf_src", &plan.model.hf_src),
     ];
-    let project = project::around(cwd);
+    let project = project::find_project(cwd);
     let mut rows: Vec<CodeRevision> = Vec::new();
     for (key, source) in named {
         for (name, folder) in source.iter().flat_map(CodeSource::folders) {

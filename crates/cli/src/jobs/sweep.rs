@@ -13,24 +13,26 @@ use std::{
 };
 
 use llmprof_capture::process::Interrupt;
-use llmprof_config::hydra::{Command, Host, Job, Launcher, Multirun};
+use llmprof_config::hydra::{Host, HydraCommand, HydraJob, Launcher, Multirun};
 use llmprof_record::{
-    plan::Place,
+    plan::ModelPlace,
     run::RunRecord,
-    store::{Folder, Liveness, RunStatus, StoreError, StoredRun, lock_folder, write_atomically},
+    store::{
+        Folder, RunStatus, StoreError, StoredRun, check_folder, lock_folder, write_atomically,
+    },
 };
 use llmprof_report::compose::sweep::{self, SweepFigures, SweepRow};
 
 use super::{
     attempts::set_aside,
-    job::{self, Ended},
-    launcher::{JobsFile, Request, SWEEP_FILE, follow_submitted, is_in_queue, launch},
+    job::{self, EndedJob},
+    launcher::{JobsFile, LaunchRequest, SWEEP_FILE, follow_submitted, is_in_queue, launch},
 };
 use crate::{
     failure::Failure,
     output::Output,
     page_link::page_link,
-    plan::{Purpose, plan},
+    plan::{PlanPurpose, plan},
     progress::Show,
 };
 
@@ -38,11 +40,11 @@ use crate::{
 const ATTACHED_POLL: Duration = Duration::from_millis(500);
 
 /// How a sweep is run.
-pub(super) struct How<'a> {
+pub(super) struct SweepMode<'a> {
     pub(super) jobs_at_once: usize,
     /// Whether jobs that are complete in the sweep directory are kept.
     pub(super) resume: bool,
-    pub(super) command: &'a Command,
+    pub(super) command: &'a HydraCommand,
     pub(super) host: &'a Host,
 }
 
@@ -50,20 +52,18 @@ pub(super) struct How<'a> {
 /// where the request of one is a mistake: it would come to light hours later.
 pub(super) fn sweep(
     multirun: &Multirun,
-    how: &How<'_>,
+    how: &SweepMode<'_>,
     output: &mut Output,
 ) -> Result<ExitCode, Failure> {
     let cwd = &how.host.cwd;
     let mut uses_gpu = false;
     for job in &multirun.jobs {
-        let plan = plan(&job.composed, Purpose::Run)?;
-        uses_gpu |= plan.device != Place::Cpu;
+        let plan = plan(&job.composed, PlanPurpose::Run)?;
+        uses_gpu |= plan.device != ModelPlace::Cpu;
     }
     let dir = cwd.join(&multirun.dir);
-    std::fs::create_dir_all(&dir)
-        .map_err(|error| Failure::new(format!("cannot create {}: {error}", dir.display())))?;
-    let folder = Folder::open(&dir)
-        .map_err(|error| Failure::new(format!("cannot use {}: {error}", dir.display())))?;
+    let folder =
+        check_folder(&dir).map_err(|error| Failure::directory(&error, "hydra.sweep.dir=DIR"))?;
     // Held as long as the sweep runs: who attaches to it waits for that.
     let held = match lock_folder(&folder) {
         Ok(held) => held,
@@ -97,7 +97,7 @@ pub(super) fn sweep(
     let (mut rows, stopped) = if launcher == Launcher::Basic {
         in_this_process(multirun, &pending, how.jobs_at_once, cwd)
     } else {
-        let request = Request {
+        let request = LaunchRequest {
             command: how.command,
             host: how.host,
             uses_gpu,
@@ -187,7 +187,7 @@ fn wait_for_owner(
 fn tell_changes(multirun: &Multirun, cwd: &Path, told: &mut [Option<String>]) {
     for (number, job) in multirun.jobs.iter().enumerate() {
         let run = StoredRun::open(cwd.join(&job.dir)).ok();
-        let state = run.as_ref().map(run_state);
+        let state = run.as_ref().map(|run| run.manifest.status.to_string());
         if let Some(shown) = &state
             && state != told[number]
         {
@@ -211,6 +211,7 @@ fn conclude(
     for line in sweep::warnings(&rows) {
         crate::output::note(&line);
     }
+    output.summary(&sweep::summary(&rows))?;
     output.table(&sweep::table(&rows))?;
     write_results(&rows, dir)?;
     let skipped = jobs - rows.len();
@@ -219,6 +220,11 @@ fn conclude(
         1 => output.line("1 job was not started")?,
         _ => output.line(&format!("{skipped} jobs were not started"))?,
     }
+    let page = dir.join("comparison.html");
+    // A sweep that is followed is named by its relative path, and says the same.
+    let here = std::env::current_dir().unwrap_or_default();
+    let shown = page.strip_prefix(&here).unwrap_or(&page);
+    output.line(&format!("report: {}", shown.display()))?;
     Ok(skipped == 0 && rows.iter().all(|row| row.complete))
 }
 
@@ -234,14 +240,6 @@ fn exit_code(is_complete: bool, launcher: Launcher, dir: &Path) -> ExitCode {
         ));
     }
     ExitCode::from(crate::failure::EXIT_CODE)
-}
-
-/// `running`, `complete`, …; `dead` where it says `running` and its process is gone.
-fn run_state(run: &StoredRun) -> String {
-    match run.liveness() {
-        Liveness::Dead => "dead".to_owned(),
-        _ => run.manifest.status.to_string(),
-    }
 }
 
 fn write_results(rows: &[SweepRow], dir: &Path) -> Result<(), Failure> {
@@ -260,15 +258,12 @@ fn write_results(rows: &[SweepRow], dir: &Path) -> Result<(), Failure> {
     for (name, plot) in llmprof_report::plots(&document) {
         files.push((format!("plots/{name}.svg"), plot.file()));
     }
-    let failed = |path: &Path, error: std::io::Error| {
-        Failure::new(format!("cannot write {}: {error}", path.display()))
-    };
     // A sweep that is resumed may come from somebody else: no link inside it is followed.
-    let folder = Folder::open(dir).map_err(|error| failed(dir, error))?;
+    let folder = Folder::open(dir).map_err(|error| Failure::cannot_write(dir, &error))?;
     for (name, contents) in files {
         folder
             .replace(&name, contents.as_bytes())
-            .map_err(|error| failed(&dir.join(name), error))?;
+            .map_err(|error| Failure::cannot_write(&dir.join(name), &error))?;
     }
     Ok(())
 }
@@ -280,7 +275,7 @@ fn in_this_process(
     jobs_at_once: usize,
     cwd: &Path,
 ) -> (Vec<SweepRow>, bool) {
-    let waiting: Mutex<VecDeque<(usize, &Job)>> = Mutex::new(
+    let waiting: Mutex<VecDeque<(usize, &HydraJob)>> = Mutex::new(
         pending
             .iter()
             .map(|&number| (number, &multirun.jobs[number]))
@@ -320,7 +315,7 @@ fn in_this_process(
     (rows.into_inner().unwrap_or_default(), stop.into_inner())
 }
 
-fn is_run(job: &Job, cwd: &Path) -> bool {
+fn is_run(job: &HydraJob, cwd: &Path) -> bool {
     StoredRun::open(cwd.join(&job.dir)).is_ok()
 }
 
@@ -355,7 +350,7 @@ fn pending(multirun: &Multirun, cwd: &Path) -> Result<Vec<usize>, Failure> {
 }
 
 /// A job as its directory tells; `state` is Slurm's word for it.
-fn stored(number: usize, job: &Job, state: Option<&str>, cwd: &Path) -> SweepRow {
+fn stored(number: usize, job: &HydraJob, state: Option<&str>, cwd: &Path) -> SweepRow {
     let dir = cwd.join(&job.dir);
     let run = StoredRun::open(&dir).ok();
     let complete = run
@@ -368,7 +363,7 @@ fn stored(number: usize, job: &Job, state: Option<&str>, cwd: &Path) -> SweepRow
     let said = state
         .filter(|state| *state != "COMPLETED")
         .map(str::to_lowercase);
-    let status = run.as_ref().map(run_state);
+    let status = run.as_ref().map(|run| run.manifest.status.to_string());
     if let Some(error) = run.as_ref().and_then(|run| run.manifest.error.as_ref()) {
         Failure::new(format!("job {number}: {error}")).report();
     }
@@ -384,17 +379,17 @@ fn stored(number: usize, job: &Job, state: Option<&str>, cwd: &Path) -> SweepRow
         dir: job.dir.display().to_string(),
         report_link: None,
         complete,
-        figures: analysis.as_ref().map(SweepFigures::of),
+        figures: analysis.as_ref().map(SweepFigures::from_analysis),
         issues: run.map(|run| run.manifest.issues).unwrap_or_default(),
     }
 }
 
-fn row(number: usize, job: &Job, outcome: Result<Ended, Failure>) -> SweepRow {
+fn row(number: usize, job: &HydraJob, outcome: Result<EndedJob, Failure>) -> SweepRow {
     let mut figures = None;
     let mut issues = Vec::new();
     let (state, complete) = match outcome {
         Ok(ended) => {
-            figures = ended.analysis.as_ref().map(SweepFigures::of);
+            figures = ended.analysis.as_ref().map(SweepFigures::from_analysis);
             issues = ended.issues;
             if let Some(error) = &ended.error {
                 Failure::new(format!("job {number}: {error}")).report();

@@ -9,7 +9,7 @@ use std::{
 };
 
 use llmprof_capture::session::{Feed, Halt, Observer, Outcome};
-use llmprof_grounding::{Counts, is_grounded, visual};
+use llmprof_grounding::{PageCounts, is_grounded, visual};
 use llmprof_record::{
     issue::{Issue, IssueCode},
     plan::Plan,
@@ -25,11 +25,10 @@ use crate::progress::Show;
 
 const FOLDER: &str = "visualizations";
 
-/// What was drawn.
 #[derive(Default)]
-pub(super) struct Drawn {
+pub(super) struct DrawnPages {
     pages: u64,
-    counts: Counts,
+    counts: PageCounts,
     /// The first sample with tags that cannot be read, and what is wrong with them.
     malformed: Option<(String, String)>,
     out_of_range: Option<String>,
@@ -37,10 +36,10 @@ pub(super) struct Drawn {
 }
 
 /// One page that was drawn, or why not.
-type Result1 = Result<(GalleryPage, Counts, Option<String>), String>;
+type Result1 = Result<(GalleryPage, PageCounts, Option<String>), String>;
 
 /// Draws every prediction of an image whose text has grounding tags.
-pub(super) fn draw(plan: &Plan, store: &mut RunDir, show: Show) -> Result<Drawn, Halt> {
+pub(super) fn draw(plan: &Plan, store: &mut RunDir, show: Show) -> Result<DrawnPages, Halt> {
     let direct = &plan.pipeline.direct_inference;
     let wanted = if direct.enable {
         direct.output.visualization.enable
@@ -48,7 +47,7 @@ pub(super) fn draw(plan: &Plan, store: &mut RunDir, show: Show) -> Result<Drawn,
         plan.output.visualizations
     };
     if !wanted || !PredictionLog::exists(store.path()) {
-        return Ok(Drawn::default());
+        return Ok(DrawnPages::default());
     }
     let mut predictions = PredictionLog::read(store.path())?;
     predictions.sort_by_key(|one| one.index);
@@ -57,11 +56,11 @@ pub(super) fn draw(plan: &Plan, store: &mut RunDir, show: Show) -> Result<Drawn,
         .filter(|one| one.image.is_some() && one.grounded_text().is_some_and(is_grounded))
         .collect();
     if pages.is_empty() {
-        return Ok(Drawn::default());
+        return Ok(DrawnPages::default());
     }
     let stage = show.stage_begins("visualizations", pages.len() as u64);
     let results = all(&pages, store, &|done| stage.step_done(done))?;
-    let mut drawn = Drawn::default();
+    let mut drawn = DrawnPages::default();
     let mut shown = Vec::new();
     for (one, result) in pages.iter().zip(results) {
         match result {
@@ -87,7 +86,7 @@ pub(super) fn draw(plan: &Plan, store: &mut RunDir, show: Show) -> Result<Drawn,
 pub(super) fn predictions(
     run: &Path,
     feed: &Feed,
-    drawn: &Drawn,
+    drawn: &DrawnPages,
 ) -> Result<Option<SampleTotals>, Halt> {
     if !PredictionLog::exists(run) {
         return Ok(None);
@@ -156,7 +155,7 @@ fn page(one: &Prediction, store: &RunDir) -> Result<Result1, Halt> {
     let info = serde_json::to_string_pretty(&made.info).expect("info has only string keys");
     store.write(&format!("{folder}/info.json"), info + "\n")?;
     let labels = made.info.boxes.iter();
-    let labels = labels.map(|found| (found.number, found.text.clone()));
+    let labels = labels.map(|labelled| (labelled.number, labelled.text.clone()));
     let shown = GalleryPage {
         folder: one.name.clone(),
         id: one.id.clone(),
@@ -188,8 +187,8 @@ fn timings(one: &Prediction) -> Map<String, Value> {
     times
 }
 
-impl Drawn {
-    fn add(&mut self, id: &str, counts: Counts, malformed: Option<String>) {
+impl DrawnPages {
+    fn add(&mut self, id: &str, counts: PageCounts, malformed: Option<String>) {
         self.pages += 1;
         self.counts.regions += counts.regions;
         self.counts.boxes += counts.boxes;
@@ -240,7 +239,7 @@ impl Drawn {
         })
     }
 
-    /// The numbers, for `metrics.json`.
+    /// Page totals for `metrics.json`; `None` if nothing was drawn.
     fn totals(&self) -> Option<PageTotals> {
         (self.pages > 0).then_some(PageTotals {
             pages: self.pages,

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Output, text};
-use llmprof_report::csv_field;
+use llmprof_report::csv::token_times;
 
 use crate::failure::Failure;
 
@@ -34,9 +34,7 @@ struct AllocatorBatch<'a> {
 /// `token_times.csv`, and `allocator.json` where there is an allocator.
 pub(super) fn files(record: &RunRecord) -> Result<Vec<Output>, Failure> {
     let mut files = Vec::new();
-    if !record.requests.is_empty() {
-        files.push(("token_times.csv".to_owned(), token_times(record)));
-    }
+    files.extend(token_times::csv(record).map(|text| ("token_times.csv".to_owned(), text)));
     let batches: Vec<_> = record
         .passes
         .iter()
@@ -59,27 +57,4 @@ pub(super) fn files(record: &RunRecord) -> Result<Vec<Output>, Failure> {
         files.push(("allocator.json".to_owned(), text(&value)?));
     }
     Ok(files)
-}
-
-/// When each token was there: by the host's clock since its request began, and by the device's since its batch began.
-fn token_times(record: &RunRecord) -> String {
-    let mut text = "pass,kind,request,token,host_ns,device_ns\n".to_owned();
-    for request in &record.requests {
-        let kind = record
-            .passes
-            .get(request.pass)
-            .map_or(PassKind::Plain, |pass| pass.kind);
-        for (token, time) in request.token_ns.iter().enumerate() {
-            let device = request.device_token_ns.get(token);
-            text += &format!(
-                "{},{},{},{token},{},{}\n",
-                request.pass,
-                kind.name(),
-                csv_field(&request.id),
-                (*time - request.start_ns).0,
-                device.map(|time| time.0.to_string()).unwrap_or_default()
-            );
-        }
-    }
-    text
 }

@@ -13,8 +13,8 @@ use llmprof_record::{
 };
 use llmprof_report::{
     Document, Report,
-    compose::{self, KernelNotes},
-    csv::{counters, kernel_tables, memory, ranks, tables},
+    compose::{self, KernelNotes, counters, kernel_report, memory, ranks},
+    csv::tables,
     plots,
     render::{
         html, markdown,
@@ -77,19 +77,19 @@ pub(crate) fn saturated(record: &RunRecord) -> Option<Issue> {
 
 /// Which kinds of files are wanted.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedFiles {
     pub(crate) json: bool,
     pub(crate) markdown: bool,
 }
 
-impl Wanted {
+impl WantedFiles {
     pub(crate) const ALL: Self = Self {
         json: true,
         markdown: true,
     };
 
     /// What a request asks for.
-    pub(crate) fn of(plan: OutputPlan) -> Self {
+    pub(crate) fn from_plan(plan: OutputPlan) -> Self {
         Self {
             json: plan.json,
             markdown: plan.markdown,
@@ -103,7 +103,7 @@ pub(crate) type Output = (String, String);
 /// Writes every file that follows from an analysis, and lists its issues with the run.
 pub(crate) fn write(
     results: &Results<'_>,
-    wanted: Wanted,
+    wanted: WantedFiles,
     store: &mut RunDir,
 ) -> Result<(), Failure> {
     for issue in &results.analysis.issues {
@@ -125,25 +125,29 @@ pub(crate) fn write(
 pub(crate) fn files(
     results: &Results<'_>,
     issues: &[Issue],
-    wanted: Wanted,
+    wanted: WantedFiles,
 ) -> Result<Vec<Output>, Failure> {
     let Results {
         record, analysis, ..
     } = *results;
     let mut files = Vec::new();
-    if let Some(found) = &analysis.counters {
-        files.push(("counters.csv".to_owned(), counters::csv(&found.launches)));
+    if let Some(counted) = &analysis.counters {
+        files.push((
+            "counters.csv".to_owned(),
+            counters::csv::csv(&counted.launches),
+        ));
         let all = record.counters.iter();
-        let tables = all.flat_map(|counters| kernel_tables::files(counters, found, results.notes));
+        let tables =
+            all.flat_map(|counters| kernel_report::csv::files(counters, counted, results.notes));
         files.extend(tables.map(|(name, text)| (format!("ncu/analysis/{name}"), text)));
     }
-    if let Some(timeline) = record.memory.as_ref().and_then(memory::csv) {
-        files.push((memory::FILE.to_owned(), timeline));
+    if let Some(timeline) = record.memory.as_ref().and_then(memory::csv::csv) {
+        files.push((memory::csv::FILE.to_owned(), timeline));
     }
     let report = results.report(issues);
     files.extend(rendered(&report.document(), wanted));
     files.extend(serving::files(results)?);
-    files.extend(ranks::files(analysis));
+    files.extend(ranks::csv::files(analysis));
     if !record.has_times() {
         return Ok(files);
     }
@@ -187,7 +191,7 @@ pub(crate) fn files(
 }
 
 /// A report as files: its plots, the page, and Markdown where that is asked for.
-pub(crate) fn rendered(document: &Document, wanted: Wanted) -> Vec<Output> {
+pub(crate) fn rendered(document: &Document, wanted: WantedFiles) -> Vec<Output> {
     let plots = plots(document).into_iter();
     let mut files: Vec<Output> = plots
         .map(|(name, plot)| (format!("plots/{name}.svg"), plot.file()))

@@ -1,6 +1,6 @@
 //! What became of the samples of direct inference, in numbers.
 
-use llmprof_grounding::Counts;
+use llmprof_grounding::PageCounts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -29,5 +29,5 @@ pub(crate) struct PageTotals {
     /// Pages that were drawn.
     pub(crate) pages: u64,
     #[serde(flatten)]
-    pub(crate) counts: Counts,
+    pub(crate) counts: PageCounts,
 }

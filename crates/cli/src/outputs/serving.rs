@@ -38,7 +38,7 @@ pub(crate) struct BenchFile<'a> {
 
 impl<'a> BenchFile<'a> {
     /// `None` where the run loaded no server.
-    pub(crate) fn of(record: &'a RunRecord, analysis: &'a Analysis) -> Option<Self> {
+    pub(crate) fn from_record(record: &'a RunRecord, analysis: &'a Analysis) -> Option<Self> {
         let asked = &record.load.as_ref()?.asked;
         Some(Self {
             endpoint: &asked.endpoint,
@@ -58,8 +58,8 @@ pub(super) fn files(results: &Results<'_>) -> Result<Vec<Output>, Failure> {
         return Ok(Vec::new());
     };
     let load = &served.load;
-    let each = parts::split(&load.requests, load.started_unix_ns, &served.steps);
-    let bench = BenchFile::of(record, analysis);
+    let each = parts::split_requests(&load.requests, load.started_unix_ns, &served.steps);
+    let bench = BenchFile::from_record(record, analysis);
     let vllm = vllm_bench(
         load,
         &serving.summary,

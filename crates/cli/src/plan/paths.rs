@@ -11,9 +11,9 @@ use crate::{
 
 /// What is wrong with the paths of a request that is to be executed.
 pub(super) fn mistakes(plan: &Plan) -> Vec<Mistake> {
-    let mut found = Vec::new();
+    let mut mistakes = Vec::new();
     let mut wrong = |key, message: String, hint: Option<&str>| {
-        found.push(Mistake {
+        mistakes.push(Mistake {
             key,
             message,
             hint: hint.map(str::to_owned),
@@ -56,7 +56,7 @@ pub(super) fn mistakes(plan: &Plan) -> Vec<Mistake> {
     {
         wrong("model.tokenizer", not_there(path, "directory"), None);
     }
-    found
+    mistakes
 }
 
 fn not_there(path: &Path, what: &str) -> String {

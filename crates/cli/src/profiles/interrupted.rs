@@ -4,7 +4,7 @@ use llmprof_record::{
     import::wire,
     issue::{Issue, IssueCode},
     run::RunRecord,
-    store::{Liveness, LockedRun, RunStatus, StoredRun},
+    store::{Liveness, LockedRun, StoredRun},
 };
 use llmprof_units::Bytes;
 
@@ -26,7 +26,7 @@ pub(crate) fn find_unread(run: &StoredRun) -> Option<Unread> {
     if !is_killed || has_record(run) {
         return None;
     }
-    let files = wire::files(&run.path.join(WIRE_FOLDER)).unwrap_or_default();
+    let files = wire::wire_files(&run.path.join(WIRE_FOLDER)).unwrap_or_default();
     let sizes = files.iter().filter_map(|file| file.symlink_metadata().ok());
     Some(Unread {
         files: files.len(),
@@ -41,11 +41,9 @@ fn has_record(run: &StoredRun) -> bool {
 /// Reads what was recorded until the recorder was killed into the record of its run. Nothing happens to other runs.
 pub(crate) fn recover(locked: &mut LockedRun) -> Result<(), Failure> {
     let run = &mut locked.run;
-    // The lock is ours now, so that the run does not look dead any more.
-    let is_killed =
-        run.manifest.experiment == "record" && run.manifest.status == RunStatus::Running;
+    let is_killed = run.manifest.experiment == "record" && run.manifest.finished.is_none();
     let folder = run.path.join(WIRE_FOLDER);
-    let files = wire::files(&folder).unwrap_or_default();
+    let files = wire::wire_files(&folder).unwrap_or_default();
     if !is_killed || has_record(run) || files.is_empty() {
         return Ok(());
     }
@@ -54,6 +52,5 @@ pub(crate) fn recover(locked: &mut LockedRun) -> Result<(), Failure> {
     issues.push(Issue::error(IssueCode::RecordRecorderKilled));
     record.issues = issues;
     record.save(&run.path)?;
-    run.manifest.status = RunStatus::Interrupted;
     Ok(())
 }

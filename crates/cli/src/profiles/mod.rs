@@ -5,7 +5,10 @@ pub(crate) mod interrupted;
 mod lost;
 pub(crate) mod request;
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
 
 use llmprof_analysis::{Analysis, judged_device};
 use llmprof_capture::session::Sliced;
@@ -24,8 +27,8 @@ use llmprof_theory::device::Device;
 use crate::{
     failure::Failure,
     output::{Output, warn_of},
-    outputs::{self, Results, Wanted},
-    subject::{self, Subject},
+    outputs::{self, Results, WantedFiles},
+    subject::{self, RunSubject},
 };
 
 /// Reads profiles into a run that is open, analyzes them and writes all that follows. `sliced` says that they were to be
@@ -33,7 +36,7 @@ use crate::{
 pub(crate) fn keep(
     profiles: &[PathBuf],
     name: &str,
-    subject: Option<&Subject>,
+    subject: Option<&RunSubject>,
     device: Option<&str>,
     sliced: Option<Sliced>,
     issues: Vec<Issue>,
@@ -125,38 +128,38 @@ fn unreadable(error: &ImportError) -> Failure {
     }
 }
 
-/// Reads profiles of one program.
-pub(crate) fn read(profiles: &[PathBuf]) -> Result<RunRecord, Failure> {
-    let mut record = RunRecord {
-        name: files::title(profiles),
-        ..RunRecord::default()
-    };
-    for file in profiles {
-        let (_, profile) = import::import(file, &Limits::default()).map_err(|error| {
-            if file.join("run.json").is_file() {
-                let run = command_line::joined(&[file.display().to_string()]);
-                Failure::new(format!(
-                    "{} is a run, which is imported already",
-                    file.display()
-                ))
-                .hint(format!(
-                    "`llmprof view {run}` shows it, `llmprof analyze {run}` analyzes it again"
-                ))
-            } else if file.exists() {
-                unreadable(&error)
-            } else {
-                files::missing(file)
+/// Files that a command was given, by name or in folders.
+#[derive(Default)]
+pub(crate) struct FoundInputs {
+    pub(crate) files: Vec<PathBuf>,
+    /// Files of an unrecognized format in the folders.
+    pub(crate) others: Vec<PathBuf>,
+    /// Those of `files` that lie in the folders: one without a usable profile is left out.
+    pub(crate) searched: HashSet<PathBuf>,
+}
+
+/// Reads profiles of one program, those of folders as far as they can be used.
+pub(crate) fn read_found(inputs: &FoundInputs) -> Result<RunRecord, Failure> {
+    let mut record = RunRecord::default();
+    let (mut used, mut unusable) = (Vec::new(), Vec::new());
+    for file in &inputs.files {
+        let profile = match import::import(file, &Limits::default()) {
+            Ok((_, profile)) => profile,
+            Err(error) if inputs.searched.contains(file) && error.is_of_content() => {
+                unusable.push(error);
+                continue;
             }
-        })?;
+            Err(error) => return Err(not_imported(file, &error)),
+        };
         if let Profile::Trace(trace) = &profile {
             lost::refuse(file, trace)?;
         }
         record
             .add_profile(&files::name(file), profile)
             .map_err(|second| {
-                let others = profiles.iter().filter(|other| *other != file);
+                let others = inputs.files.iter().filter(|other| *other != file);
                 let others: Vec<String> = others.map(|other| files::name(other)).collect();
-                let own = command_line::joined(&[file.display().to_string()]);
+                let own = command_line::join_words(&[file.display().to_string()]);
                 Failure::new(format!(
                     "{} is {second} beside {}",
                     file.display(),
@@ -167,8 +170,50 @@ pub(crate) fn read(profiles: &[PathBuf]) -> Result<RunRecord, Failure> {
                     second.hint()
                 ))
             })?;
+        used.push(file.clone());
+    }
+    if let (true, Some(error)) = (used.is_empty(), unusable.first()) {
+        return Err(unreadable(error));
+    }
+    record.name = files::title(&used);
+    for error in unusable {
+        let issue = Issue::warning(IssueCode::ImportLeftOut).with("why", error.to_string());
+        record.issues.push(issue);
+    }
+    if !inputs.others.is_empty() {
+        let names = inputs.others.iter().map(|file| files::name(file));
+        let issue =
+            Issue::info(IssueCode::ImportLeftOut).with("files", files::listed(names.collect()));
+        record
+            .issues
+            .push(issue.counting(inputs.others.len() as u64));
     }
     Ok(record)
+}
+
+/// Reads profiles of one program.
+pub(crate) fn read(profiles: &[PathBuf]) -> Result<RunRecord, Failure> {
+    read_found(&FoundInputs {
+        files: profiles.to_vec(),
+        ..FoundInputs::default()
+    })
+}
+
+fn not_imported(file: &Path, error: &ImportError) -> Failure {
+    if file.join("run.json").is_file() {
+        let run = command_line::join_words(&[file.display().to_string()]);
+        Failure::new(format!(
+            "{} is a run, which is imported already",
+            file.display()
+        ))
+        .hint(format!(
+            "`llmprof view {run}` shows it, `llmprof analyze {run}` analyzes it again"
+        ))
+    } else if file.exists() {
+        unreadable(error)
+    } else {
+        files::missing(file)
+    }
 }
 
 /// The record of a run that has something to analyze.
@@ -204,5 +249,5 @@ pub(crate) fn write(
         predictions: None,
         notes: None,
     };
-    outputs::write(&results, Wanted::ALL, store)
+    outputs::write(&results, WantedFiles::ALL, store)
 }

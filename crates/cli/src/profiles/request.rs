@@ -9,8 +9,8 @@ use llmprof_theory::device::Device;
 use crate::{
     app,
     failure::Failure,
-    plan::{Purpose, plan},
-    subject::Subject,
+    plan::{PlanPurpose, plan},
+    subject::RunSubject,
 };
 
 /// The profiles among some words, and the overrides: `KEY=VALUE` that is no file.
@@ -28,23 +28,80 @@ pub(crate) fn split(words: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
 
 /// The overrides that read a model from its config.json.
 pub(crate) fn local_model(config: &Path) -> Vec<String> {
-    let path = config
+    vec![
+        "model=local".to_owned(),
+        path_override("model.config", config),
+    ]
+}
+
+/// An override whose value is a path, in quotes.
+pub(crate) fn path_override(key: &str, path: &Path) -> String {
+    let path = path
         .to_string_lossy()
         .replace('\\', r"\\")
         .replace('\'', r"\'");
-    vec!["model=local".to_owned(), format!("model.config='{path}'")]
+    format!("{key}='{path}'")
+}
+
+/// The override of Hydra that names the run directory.
+const RUN_DIR: &str = "hydra.run.dir=";
+
+/// Takes `hydra.run.dir=DIR` as `-o DIR`.
+pub(crate) fn take_output(
+    overrides: &mut Vec<String>,
+    output: &mut Option<PathBuf>,
+) -> Result<(), Failure> {
+    let Some(place) = overrides.iter().position(|text| text.starts_with(RUN_DIR)) else {
+        return Ok(());
+    };
+    let dir = overrides.remove(place);
+    if output.is_some() {
+        return Err(
+            Failure::new(format!("-o and {dir} both name the run directory"))
+                .hint("give one of them".to_owned()),
+        );
+    }
+    *output = Some(PathBuf::from(&dir[RUN_DIR.len()..]));
+    Ok(())
+}
+
+/// Adds `--model NAME` to the overrides, which must not name another.
+pub(crate) fn add_model(
+    overrides: &mut Vec<String>,
+    model: Option<&str>,
+    config: Option<&Path>,
+) -> Result<(), Failure> {
+    let named = overrides.iter().find(|text| text.starts_with("model="));
+    let option = match (model, config) {
+        (Some(name), _) => Some(format!("--model {name}")),
+        (None, Some(file)) => Some(format!("--config {}", file.display())),
+        (None, None) => None,
+    };
+    if let Some((named, option)) = named.zip(option) {
+        return Err(
+            Failure::new(format!("{named} and {option} both name the model"))
+                .hint("give one of them".to_owned()),
+        );
+    }
+    overrides.extend(model.map(|name| format!("model={name}")));
+    Ok(())
 }
 
 /// What was asked of which model; nothing where no model is named.
 pub(crate) fn subject(
     config: Option<&Path>,
     overrides: &[String],
-) -> Result<Option<Subject>, Failure> {
+) -> Result<Option<RunSubject>, Failure> {
     let mut all = config.map_or_else(Vec::new, local_model);
     all.extend(overrides.iter().cloned());
     if all.is_empty() {
         return Ok(None);
     }
+    let host = app::host()?;
+    let composed = app::llmprof(&host.cwd)
+        .compose(&all, RunMode::Run, &host)
+        .map_err(app::own_failure)?;
+    // A key that does not exist is the first mistake to name.
     let names_model = |text: &String| text.starts_with("model=") || text.starts_with("model.");
     if !all.iter().any(names_model) {
         return Err(
@@ -52,12 +109,8 @@ pub(crate) fn subject(
                 .hint("model=NAME, or --config path/to/config.json".to_owned()),
         );
     }
-    let host = app::host()?;
-    let composed = app::llmprof(&host.cwd)
-        .compose(&all, RunMode::Run, &host)
-        .map_err(app::own_failure)?;
-    let plan = plan(&composed, Purpose::Paper)?;
-    let mut subject = Subject::of_profile(&plan)?;
+    let plan = plan(&composed, PlanPurpose::Paper)?;
+    let mut subject = RunSubject::of_profile(&plan)?;
     subject.workload_keys = workload_keys(overrides);
     // This machine is not the one that the profile is of, nor does it matter what is known of it.
     if plan.hardware.spec != "auto" {
@@ -80,7 +133,11 @@ fn workload_keys(overrides: &[String]) -> Vec<String> {
 }
 
 /// Puts what was asked for into the record of the profiles.
-pub(crate) fn describe(record: &mut RunRecord, subject: Option<&Subject>, device: Option<Device>) {
+pub(crate) fn describe(
+    record: &mut RunRecord,
+    subject: Option<&RunSubject>,
+    device: Option<Device>,
+) {
     if let Some(subject) = subject {
         subject.describe(record);
     }

@@ -16,11 +16,11 @@ use llmprof_units::{
 };
 
 use super::{
-    loading::{Done, run, run_offline},
-    offline::Job,
-    request::Request,
+    loading::{FinishedLoad, run, run_offline},
+    offline::OfflineWork,
+    request::BenchRequest,
 };
-use crate::{args_bench::BenchArgs, failure::Failure, subject::Subject};
+use crate::{args_bench::BenchArgs, failure::Failure, subject::RunSubject};
 
 /// The arguments alone, so that a config and a command line are read by one reader.
 #[derive(Debug, Parser)]
@@ -34,7 +34,7 @@ pub(crate) fn serve(
     plan: &Plan,
     store: &mut RunDir,
     interrupt: &mut Interrupt,
-) -> Result<Done, Failure> {
+) -> Result<FinishedLoad, Failure> {
     let serving = plan
         .runtime
         .serving
@@ -42,7 +42,7 @@ pub(crate) fn serve(
         .ok_or_else(|| Failure::new("runtime.serving is missing"))?;
     let mut args = arguments(plan, serving)?;
     if serving.offline {
-        let request = Request::of(&args, "http://offline")?;
+        let request = BenchRequest::from_args(&args, "http://offline")?;
         return offline(plan, serving, request, store, interrupt);
     }
     let launch = launch(plan, serving);
@@ -57,18 +57,18 @@ pub(crate) fn serve(
         store.add_issue(issue)?;
     }
     let launch = launch.map(|launch| with_profiler(plan, serving, launch, store));
-    let mut request = Request::of(&args, &url)?;
+    let mut request = BenchRequest::from_args(&args, &url)?;
     request.subject = subject(plan, serving);
     run(&mut request, launch, store, interrupt)
 }
 
 /// The model of the server, for roofline times of its steps: where theory counts it, and one device has all of it. The device is
 /// the one that the config names, or else that of the server's trace.
-fn subject(plan: &Plan, serving: &ServingPlan) -> Option<Subject> {
+fn subject(plan: &Plan, serving: &ServingPlan) -> Option<RunSubject> {
     if serving.tensor_parallel.is_some_and(|devices| devices > 1) {
         return None;
     }
-    let mut subject = Subject::model_of(plan, None).ok()?;
+    let mut subject = RunSubject::model_of(plan, None).ok()?;
     if plan.hardware.spec != "auto" {
         subject.find_device(plan).ok()?;
     }
@@ -79,19 +79,19 @@ fn subject(plan: &Plan, serving: &ServingPlan) -> Option<Subject> {
 fn offline(
     plan: &Plan,
     serving: &ServingPlan,
-    mut request: Request,
+    mut request: BenchRequest,
     store: &mut RunDir,
     interrupt: &mut Interrupt,
-) -> Result<Done, Failure> {
+) -> Result<FinishedLoad, Failure> {
     request.subject = subject(plan, serving);
-    request.instead = Some("vLLM's LLM class (offline)");
-    request.arrivals = Arrivals::Closed {
-        concurrency: request.count,
-    };
     let model = plan.model.path.as_deref().unwrap_or(Path::new(""));
     let name = model.file_name().unwrap_or(model.as_os_str());
-    let dialect = request.template().dialect;
-    request.knows(name.to_string_lossy().into_owned(), dialect);
+    let load = &mut request.load;
+    load.instead = Some("vLLM's LLM class (offline)");
+    load.arrivals = Arrivals::Closed {
+        concurrency: load.count,
+    };
+    load.template.model = name.to_string_lossy().into_owned();
     let python = plan.runtime.python.as_deref().unwrap_or("python3");
     let python = with_env(Launch::new(python), serving);
     let mut arguments = vec!["--model".to_owned(), model.to_string_lossy().into_owned()];
@@ -100,7 +100,7 @@ fn offline(
     if serving.profile {
         options = with_profiler(plan, serving, options, store);
     }
-    let job = Job {
+    let job = OfflineWork {
         python,
         arguments: options.args,
         profiled: serving.profile,

@@ -9,7 +9,7 @@ use llmprof_analysis::{Analysis, serving::SelfCheck};
 use llmprof_capture::process::{Interrupt, Launch};
 use llmprof_load::{
     slo::all_met,
-    sweep::{Bounds, Point, Sweep, search_rate},
+    sweep::{RateBounds, Sweep, SweepPoint, search_rate},
 };
 use llmprof_record::{
     issue::{Issue, IssueCode},
@@ -22,17 +22,17 @@ use llmprof_units::{Count, Nanos, format_significant};
 
 use super::{
     offline,
-    request::Request,
-    serve::Server,
-    session::{self, Measured},
+    request::BenchRequest,
+    serve::ServerProcess,
+    session::{self, MeasuredLoad},
 };
 use crate::{
     clock, engine_trace,
     failure::Failure,
-    outputs::{self, Results, Wanted},
+    outputs::{self, Results, WantedFiles},
     profiles,
     progress::Show,
-    subject::Subject,
+    subject::RunSubject,
 };
 
 /// How long a server may take to end that broke its connections.
@@ -43,7 +43,7 @@ const SWEEP_TRIES: usize = 16;
 const SWEEP_PRECISION: f64 = 0.05;
 
 /// What a bench came to.
-pub(crate) struct Done {
+pub(crate) struct FinishedLoad {
     pub(super) record: RunRecord,
     pub(super) analysis: Analysis,
     pub(super) lines: Vec<String>,
@@ -51,7 +51,7 @@ pub(crate) struct Done {
     pub(super) was_interrupted: bool,
 }
 
-impl Done {
+impl FinishedLoad {
     /// The conclusion, for the terminal.
     pub(crate) fn lines(&self) -> &[String] {
         &self.lines
@@ -76,21 +76,21 @@ impl Done {
 
 /// Loads a server that is up, or starts and ends one. For `run` too: the directory is open, and its caller closes it.
 pub(super) fn run(
-    request: &mut Request,
+    request: &mut BenchRequest,
     launch: Option<Launch>,
     store: &mut RunDir,
     interrupt: &mut Interrupt,
-) -> Result<Done, Failure> {
-    store.describe("bench", &request.template().model.clone(), &[])?;
+) -> Result<FinishedLoad, Failure> {
+    store.describe("bench", &request.load.template.model.clone(), &[])?;
     let Some(launch) = launch else {
         let loaded = loaded(request, store, interrupt, &mut || true)?;
         return concluded(request, store, loaded);
     };
     store.write("server/cmd.txt", format!("{launch}\n"))?;
     let started = Instant::now();
-    let mut server = Server::start(launch, &request.serve, store.path())?;
+    let mut server = ServerProcess::start(launch, &request.serve, store.path())?;
     let loaded = server
-        .wait_until_healthy(&request.endpoint, &request.serve, interrupt)
+        .wait_until_healthy(&request.load.endpoint, &request.serve, interrupt)
         .and_then(|()| {
             store.set_pass(pass("server_start", started))?;
             let mut is_alive = true;
@@ -111,7 +111,9 @@ pub(super) fn run(
     }
     let mut loaded = loaded?;
     let recorded = recorded
-        .map(|folder| Recorded::of(&[folder], request.subject.as_ref(), store, "record"))
+        .map(|folder| {
+            ServerRecording::analyze(&[folder], request.subject.as_ref(), store, "record")
+        })
         .transpose()?;
     if let Some(recorded) = &recorded {
         loaded.join(&recorded.steps);
@@ -124,12 +126,12 @@ pub(super) fn run(
 
 /// The load of vLLM's `LLM` class.
 pub(super) fn run_offline(
-    request: &Request,
-    job: offline::Job,
+    request: &BenchRequest,
+    job: offline::OfflineWork,
     store: &mut RunDir,
     interrupt: &mut Interrupt,
-) -> Result<Done, Failure> {
-    store.describe("bench", &request.template().model, &[])?;
+) -> Result<FinishedLoad, Failure> {
+    store.describe("bench", &request.load.template.model, &[])?;
     let started = Instant::now();
     let (measured, server) = offline::measure(job, request, store, interrupt)?;
     store.set_pass(pass("load", started))?;
@@ -139,24 +141,24 @@ pub(super) fn run_offline(
     }
     let mut done = concluded(request, store, measured)?;
     if let Some(folder) = recorded {
-        let recorded = Recorded::of(&[folder], request.subject.as_ref(), store, "record")?;
+        let recorded =
+            ServerRecording::analyze(&[folder], request.subject.as_ref(), store, "record")?;
         done.lines.extend(recorded.lines);
     }
     Ok(done)
 }
 
 /// Profiles of the server, analyzed as a run of its own inside of this one.
-struct Recorded {
-    /// Its conclusion.
+struct ServerRecording {
     lines: Vec<String>,
     /// Its engine steps, where it labels them.
     steps: Vec<EngineStep>,
 }
 
-impl Recorded {
-    fn of(
+impl ServerRecording {
+    fn analyze(
         profiles: &[PathBuf],
-        subject: Option<&Subject>,
+        subject: Option<&RunSubject>,
         store: &RunDir,
         name: &str,
     ) -> Result<Self, Failure> {
@@ -202,20 +204,19 @@ fn pass(name: &str, started: Instant) -> Pass {
 
 /// The load against a server that is up.
 fn loaded(
-    request: &mut Request,
+    request: &mut BenchRequest,
     store: &mut RunDir,
     interrupt: &mut Interrupt,
     is_alive: &mut dyn FnMut() -> bool,
-) -> Result<Measured, Failure> {
+) -> Result<MeasuredLoad, Failure> {
     let show = Show::detect();
     session::ask(request)?;
-    store.describe("bench", &request.template().model.clone(), &[])?;
-    let before = interrupt.stop_count();
-    let mut beside = || interrupt.stop_count() == before && is_alive();
-    session::warm_up(request, show, &mut beside)?;
+    store.describe("bench", &request.load.template.model.clone(), &[])?;
+    let mut beside = || interrupt.stop_count() == 0 && is_alive();
+    session::warm_up(&request.load, show, &mut beside)?;
     let started = Instant::now();
     let measured = match request.sweep {
-        None => session::measure(request, &request.load(), "load", show, &mut beside)?,
+        None => session::measure(request, &request.load.load(), "load", show, &mut beside)?,
         Some(bounds) => swept(request, bounds, store, show, &mut beside)?,
     };
     store.set_pass(pass("load", started))?;
@@ -223,17 +224,23 @@ fn loaded(
 }
 
 /// Everything that is said of a load, and its files.
-fn concluded(request: &Request, store: &mut RunDir, measured: Measured) -> Result<Done, Failure> {
+fn concluded(
+    request: &BenchRequest,
+    store: &mut RunDir,
+    measured: MeasuredLoad,
+) -> Result<FinishedLoad, Failure> {
     for (name, text) in &measured.pages {
         store.write(name, text)?;
     }
     let traces = measured.traces;
     let is_met = match &measured.served.sweep {
         Some(sweep) => sweep.best_rate.is_some(),
-        None => request.slos.is_empty() || all_met(&request.slos, &measured.summary.figures),
+        None => {
+            request.load.slos.is_empty() || all_met(&request.load.slos, &measured.summary.figures)
+        }
     };
     let record = RunRecord {
-        name: request.template().model.clone(),
+        name: request.load.template.model.clone(),
         samples: measured.samples,
         issues: measured.issues,
         load: Some(measured.served),
@@ -249,10 +256,10 @@ fn concluded(request: &Request, store: &mut RunDir, measured: Measured) -> Resul
         predictions: None,
         notes: None,
     };
-    outputs::write(&results, Wanted::ALL, store)?;
+    outputs::write(&results, WantedFiles::ALL, store)?;
     let mut lines = results.digest();
     lines.extend(recorded_traces(request, &traces, store)?);
-    Ok(Done {
+    Ok(FinishedLoad {
         lines,
         is_met,
         was_interrupted: measured.was_interrupted,
@@ -263,7 +270,7 @@ fn concluded(request: &Request, store: &mut RunDir, measured: Measured) -> Resul
 
 /// The conclusions of the server's own traces, each analyzed as a run inside of this one.
 fn recorded_traces(
-    request: &Request,
+    request: &BenchRequest,
     traces: &[PathBuf],
     store: &mut RunDir,
 ) -> Result<Vec<String>, Failure> {
@@ -276,7 +283,7 @@ fn recorded_traces(
         let trace = std::slice::from_ref(trace);
         // Ranks that share a model have a part of it each.
         let subject = request.subject.as_ref().filter(|_| traces.len() == 1);
-        match Recorded::of(trace, subject, store, &name) {
+        match ServerRecording::analyze(trace, subject, store, &name) {
             Ok(more) => lines.extend(more.lines),
             Err(failure) => {
                 store.add_issue(
@@ -290,26 +297,30 @@ fn recorded_traces(
 
 /// Loads at rates until the highest is found that meets the objectives; what is kept is that load, or the lowest rate's.
 fn swept(
-    request: &mut Request,
+    request: &mut BenchRequest,
     (least, most): (f64, f64),
     store: &RunDir,
     show: Show,
     beside: &mut session::Beside<'_>,
-) -> Result<Measured, Failure> {
-    let bounds = Bounds {
+) -> Result<MeasuredLoad, Failure> {
+    let bounds = RateBounds {
         least,
         most,
         precision: SWEEP_PRECISION,
         tries: SWEEP_TRIES,
     };
-    let mut kept: Option<(f64, bool, Measured)> = None;
+    let mut kept: Option<(f64, bool, MeasuredLoad)> = None;
     let mut failure = None;
     let mut late = Vec::new();
     let mut so_far = Sweep::default();
     let mut was_interrupted = false;
-    let found = search_rate(bounds, |rate| {
-        request.arrivals = request.arrivals.at_rate(rate);
-        let load = request.load();
+    let sweep = search_rate(bounds, |rate| {
+        // Between a rate that meets the objectives and one at which the client was late, the client decides.
+        if !late.is_empty() && so_far.best_rate.is_some() {
+            return None;
+        }
+        request.load.arrivals = request.load.arrivals.at_rate(rate);
+        let load = request.load.load();
         let name = format!("{} requests/s", format_significant(rate));
         let measured = match session::measure(request, &load, &name, show, beside) {
             Ok(measured) => measured,
@@ -324,9 +335,9 @@ fn swept(
             return None;
         }
         let summary = measured.summary.clone();
-        let is_met = all_met(&request.slos, &summary.figures);
+        let is_met = all_met(&request.load.slos, &summary.figures);
         // Latencies of a late client are too long: objectives that they meet are met, others say nothing about the server.
-        if !is_met && !SelfCheck::of(&measured.served.load).kept_up {
+        if !is_met && !SelfCheck::from_load(&measured.served.load).kept_up {
             late.push(rate);
         }
         let is_better = kept
@@ -340,7 +351,7 @@ fn swept(
         if is_better {
             kept = Some((rate, is_met, measured));
         }
-        so_far.add_point(Point {
+        so_far.add_point(SweepPoint {
             rate,
             is_met,
             summary: summary.clone(),
@@ -353,23 +364,23 @@ fn swept(
         return Err(failure);
     }
     let (rate, _, mut measured) = kept.ok_or_else(|| Failure::new("the sweep measured nothing"))?;
-    request.arrivals = request.arrivals.at_rate(rate);
+    request.load.arrivals = request.load.arrivals.at_rate(rate);
     measured.was_interrupted |= was_interrupted;
-    if found
+    if sweep
         .first_failing_rate
         .is_some_and(|rate| late.contains(&rate))
     {
         measured
             .issues
-            .push(Issue::error(IssueCode::BenchSweepClientLate));
+            .push(Issue::warning(IssueCode::BenchSweepClientLate));
     }
-    measured.served.sweep = Some(found);
+    measured.served.sweep = Some(sweep);
     Ok(measured)
 }
 
-fn write_sweep(found: &Sweep<LoadSummary>, store: &RunDir) -> Result<(), Failure> {
+fn write_sweep(sweep: &Sweep<LoadSummary>, store: &RunDir) -> Result<(), Failure> {
     let text =
-        serde_json::to_string_pretty(found).map_err(|error| Failure::new(error.to_string()))?;
+        serde_json::to_string_pretty(sweep).map_err(|error| Failure::new(error.to_string()))?;
     store.write("sweep.json", text + "\n")?;
     Ok(())
 }

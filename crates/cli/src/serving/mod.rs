@@ -22,8 +22,8 @@ use serde::Serialize;
 pub(crate) use self::configured::{serve as serve_configured, server_command};
 pub(crate) use self::offline::OfflineJob;
 use self::{
-    loading::{Done, run},
-    request::Request,
+    loading::{FinishedLoad, run},
+    request::BenchRequest,
 };
 use crate::args_agents::ResultFormat;
 use crate::args_bench::{BenchArgs, ServedArgs};
@@ -37,7 +37,7 @@ use crate::{
         self,
         files::{folder_name, free},
     },
-    subject::{self, Subject},
+    subject::{self, RunSubject},
     viewing,
 };
 
@@ -86,15 +86,21 @@ pub(crate) fn bench(args: &BenchArgs, output: &mut Output) -> Result<ExitCode, F
 }
 
 /// The load, and the server to start for it.
-fn requested(args: &BenchArgs) -> Result<(Request, Option<Launch>), Failure> {
+fn requested(args: &BenchArgs) -> Result<(BenchRequest, Option<Launch>), Failure> {
     let (url, overrides) = targets(args)?;
     let subject = served(&args.served, &overrides)?;
     let (mut request, launch) = match &args.serve.serve {
-        None => (Request::of(args, url.unwrap_or_default())?, None),
+        None => (
+            BenchRequest::from_args(args, url.unwrap_or_default())?,
+            None,
+        ),
         Some(command) => {
             let words = serve::words(command)?;
             let url = serve::url_of(&args.serve, &words);
-            (Request::of(args, &url)?, Some(serve::launch(&words)?))
+            (
+                BenchRequest::from_args(args, &url)?,
+                Some(serve::launch(&words)?),
+            )
         }
     };
     request.subject = subject;
@@ -119,7 +125,7 @@ fn targets(args: &BenchArgs) -> Result<(Option<&str>, Vec<String>), Failure> {
 }
 
 /// The model that is served, and the device for its roofline.
-fn served(args: &ServedArgs, overrides: &[String]) -> Result<Option<Subject>, Failure> {
+fn served(args: &ServedArgs, overrides: &[String]) -> Result<Option<RunSubject>, Failure> {
     let mut subject = profiles::request::subject(args.config.as_deref(), overrides)?;
     if let Some(name) = &args.device {
         let device = subject::device(name)?;
@@ -135,7 +141,7 @@ fn served(args: &ServedArgs, overrides: &[String]) -> Result<Option<Subject>, Fa
 }
 
 fn finish(
-    done: &Done,
+    done: &FinishedLoad,
     args: &BenchArgs,
     store: RunDir,
     dir: &Path,
@@ -158,7 +164,7 @@ fn finish(
         print_summary(dir, output)?;
     } else if format == ResultFormat::Json {
         output.json(&PrintedBench {
-            file: BenchFile::of(&done.record, &done.analysis),
+            file: BenchFile::from_record(&done.record, &done.analysis),
             run: dir.display().to_string(),
         })?;
     } else {
@@ -189,15 +195,15 @@ fn with_server_runs(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// The model that is served: by the arguments, the command of the server, or the server itself.
-fn model_name(request: &mut Request, launch: Option<&Launch>) -> Result<String, Failure> {
-    let is_named = !request.template().model.is_empty();
+fn model_name(request: &mut BenchRequest, launch: Option<&Launch>) -> Result<String, Failure> {
+    let is_named = !request.load.template.model.is_empty();
     if let Some(launch) = launch.filter(|_| !is_named) {
         return Ok(serve::model_of(&launch.args).unwrap_or_default());
     }
     if !is_named {
         session::ask(request)?;
     }
-    Ok(request.template().model.clone())
+    Ok(request.load.template.model.clone())
 }
 
 /// `runs/bench/<model>/<time>`.

@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use llmprof_analysis::serving::summarize;
+use llmprof_analysis::serving::summarize_load;
 use llmprof_capture::process::{Interrupt, Launch};
-use llmprof_load::{client::Load, offline, prompt::Prompt};
+use llmprof_load::{client::ReadyLoad, offline, prompt::Prompt};
 use llmprof_record::{
     serving::{AskedLoad, ServedLoad, ServerFacts, ServerFamily, ServerWindow},
     store::RunDir,
@@ -12,7 +12,7 @@ use llmprof_record::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{request::Request, serve::Server, session::Measured};
+use super::{request::BenchRequest, serve::ServerProcess, session::MeasuredLoad};
 use crate::{engine_trace, failure::Failure, outputs};
 
 /// Drives the class; see its head for what it reads and writes.
@@ -21,7 +21,7 @@ const PROGRAM: &str = include_str!("vllm_offline.py");
 const PROFILED: usize = 8;
 
 /// What to run, and how.
-pub(super) struct Job {
+pub(super) struct OfflineWork {
     /// The interpreter with its environment.
     pub(super) python: Launch,
     /// The model and the options of `vllm serve`.
@@ -58,18 +58,18 @@ struct OfflineRequest {
 
 /// Runs all requests of the load; waits for their end.
 pub(super) fn measure(
-    job: Job,
-    request: &Request,
+    job: OfflineWork,
+    request: &BenchRequest,
     store: &RunDir,
     interrupt: &mut Interrupt,
-) -> Result<(Measured, Server), Failure> {
-    let load = request.load();
+) -> Result<(MeasuredLoad, ServerProcess), Failure> {
+    let load = request.load.load();
     let most = |index: u64| load.plan.requests[index as usize].max_tokens;
     let profiled = if job.profiled { PROFILED } else { 0 };
     let job_file = OfflineJob {
         arguments: job.arguments,
-        ignore_eos: request.ignore_eos,
-        warmup: requests(&request.warmup(), request.warmup_count)?,
+        ignore_eos: request.load.ignore_eos,
+        warmup: requests(&request.load.warm_up(), request.load.warmup_count)?,
         requests: requests(&load, load.plan.requests.len())?,
         profile_requests: requests(&load, profiled.min(load.plan.requests.len()))?,
     };
@@ -85,17 +85,17 @@ pub(super) fn measure(
         path("result.jsonl"),
     ]);
     store.write("server/cmd.txt", format!("{launch}\n"))?;
-    let mut server = Server::start(launch, &request.serve, store.path())?;
+    let mut server = ServerProcess::start(launch, &request.serve, store.path())?;
     let mut was_interrupted = false;
     while server.is_alive() && !was_interrupted {
         was_interrupted = interrupt.stop_count() > 0;
         std::thread::sleep(Duration::from_millis(50));
     }
-    let found = std::fs::read_to_string(&result)
+    let outcome = std::fs::read_to_string(&result)
         .map_err(|error| error.to_string())
-        .and_then(|text| offline::read(&text, most).map_err(|error| error.to_string()));
-    let found = match found {
-        Ok(found) if found.is_whole || was_interrupted => found,
+        .and_then(|text| offline::parse_offline(&text, most).map_err(|error| error.to_string()));
+    let outcome = match outcome {
+        Ok(outcome) if outcome.is_whole || was_interrupted => outcome,
         Ok(_) => {
             return Err(ended(
                 server,
@@ -112,35 +112,35 @@ pub(super) fn measure(
             return Err(ended(server, interrupt, &what));
         }
     };
-    let asked = request.asked(&load.plan);
-    let measured = measured(found, asked, &folder, was_interrupted);
+    let asked = request.load.asked(&load.plan);
+    let measured = measured(outcome, asked, &folder, was_interrupted);
     Ok((measured, server))
 }
 
-fn ended(server: Server, interrupt: &mut Interrupt, what: &str) -> Failure {
+fn ended(server: ServerProcess, interrupt: &mut Interrupt, what: &str) -> Failure {
     let failure = server.died(what);
     let _ = server.stop(interrupt);
     failure
 }
 
 fn measured(
-    found: offline::Offline,
+    outcome: offline::Offline,
     asked: AskedLoad,
     folder: &std::path::Path,
     was_interrupted: bool,
-) -> Measured {
+) -> MeasuredLoad {
     let mut traces = super::session::traces(&folder.join("profile"));
     // The profiled requests are others than the measured ones: their steps cannot be joined.
     traces.retain(|path| engine_trace::load(path, None).is_ok_and(|steps| !steps.is_empty()));
     let window = ServerWindow {
-        preemptions: Some(found.preemptions as f64),
+        preemptions: Some(outcome.preemptions as f64),
         ..ServerWindow::default()
     };
-    Measured {
-        summary: summarize(&found.load, &asked.slos),
+    MeasuredLoad {
+        summary: summarize_load(&outcome.load, &asked.slos),
         served: ServedLoad {
             asked,
-            load: found.load,
+            load: outcome.load,
             server: Some(ServerFacts {
                 family: ServerFamily::Vllm,
                 window,
@@ -159,7 +159,7 @@ fn measured(
 }
 
 /// The first requests of a load, with their prompts as token ids.
-fn requests(load: &Load, count: usize) -> Result<Vec<OfflineRequest>, Failure> {
+fn requests(load: &ReadyLoad, count: usize) -> Result<Vec<OfflineRequest>, Failure> {
     let plan = Arc::clone(&load.plan);
     (0..count)
         .map(|index| match plan.prompt(index) {

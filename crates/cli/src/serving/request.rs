@@ -5,23 +5,22 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use llmprof_capture::tokenizer::TokenizerProcess;
 use llmprof_load::{
     arrivals::{Arrivals, CONCURRENCY_MAX},
-    body::{Dialect, Template},
-    client::{CountTokens, Load},
+    body::{Dialect, RequestTemplate},
+    client::CountTokens,
     dataset,
+    description::LoadDescription,
     endpoint::{Api, ApiKey, Endpoint},
-    plan::{Plan, Source},
-    prompt::{Prompt, PromptSource},
+    plan::LoadSource,
+    prompt::PromptSource,
     replay,
     server::profile::ProfileRequest,
-    slo::{Metric, Slo},
+    slo::Metric,
 };
 
-use llmprof_record::serving::{AskedLoad, AskedSource};
-
 use crate::{
-    args_bench::{BenchArgs, ProfileArgs, ServeArgs},
+    args_bench::{BenchArgs, ServeArgs, ServerProfileArgs},
     failure::Failure,
-    subject::Subject,
+    subject::RunSubject,
 };
 
 /// Most requests of a load: their records are kept in memory, about 1 KB each and 16 bytes a token.
@@ -31,30 +30,17 @@ const TIMEOUT: Duration = Duration::from_mins(10);
 /// How long a request of a few tokens may take by default before a server is taken for one that does not answer.
 const PROBE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// A load that is fully described, whose server was not asked yet.
-pub(super) struct Request {
-    pub(super) endpoint: Arc<Endpoint>,
-    pub(super) arrivals: Arrivals,
-    source: Source,
-    prompts: PromptSource,
-    pub(super) count: usize,
-    think: Duration,
-    template: Template,
-    pub(super) ignore_eos: bool,
-    timeout: Duration,
+/// What a bench does: the load, and what is watched, recorded and profiled beside it.
+pub(super) struct BenchRequest {
+    pub(super) load: LoadDescription,
     /// How long the request may take that asks what the server understands.
     pub(super) probe_timeout: Duration,
     /// Whether the server was asked.
     pub(super) is_probed: bool,
-    max_concurrency: Option<usize>,
-    workers: usize,
-    tokenizer: Option<Arc<TokenizerProcess>>,
-    /// What is loaded where it is no endpoint.
-    pub(super) instead: Option<&'static str>,
+    /// Counts tokens where the server does not.
+    pub(super) tokenizer: Option<Arc<TokenizerProcess>>,
     /// The model that is served, where it is known.
-    pub(super) subject: Option<Subject>,
-    pub(super) warmup_count: usize,
-    pub(super) slos: Vec<Slo>,
+    pub(super) subject: Option<RunSubject>,
     /// Least and most requests per second between which the highest rate is looked for that meets the objectives.
     pub(super) sweep: Option<(f64, f64)>,
     pub(super) scraping: Scraping,
@@ -87,7 +73,7 @@ pub(super) struct AskedProfile {
 }
 
 impl AskedProfile {
-    fn of(args: &ProfileArgs) -> Option<Self> {
+    fn from_args(args: &ServerProfileArgs) -> Option<Self> {
         args.profile.then(|| Self {
             request: ProfileRequest {
                 when_running: args.profile_when_running,
@@ -101,8 +87,8 @@ impl AskedProfile {
     }
 }
 
-impl Request {
-    pub(super) fn of(args: &BenchArgs, url: &str) -> Result<Self, Failure> {
+impl BenchRequest {
+    pub(super) fn from_args(args: &BenchArgs, url: &str) -> Result<Self, Failure> {
         let wrong = |what: String| Failure::new(what);
         let mut endpoint = Endpoint::parse(url).map_err(wrong)?;
         if args.chat {
@@ -138,9 +124,9 @@ impl Request {
             return Err(wrong("--turns must be at least 1".to_owned()));
         }
         let has_turns = match &source {
-            Source::Synthetic { turns, .. } => *turns > 1,
-            Source::Dataset { .. } => true,
-            Source::Trace { .. } => false,
+            LoadSource::Synthetic { turns, .. } => *turns > 1,
+            LoadSource::Dataset { .. } => true,
+            LoadSource::Trace { .. } => false,
         };
         let prompts = PromptSource {
             // A later turn repeats what was said, which is text.
@@ -154,8 +140,14 @@ impl Request {
             Some(text) => serde_json::from_str(text)
                 .map_err(|error| wrong(format!("--extra-body is no JSON object: {error}")))?,
         };
-        Ok(Self {
-            template: Template {
+        let tokenizer = args
+            .tokenizer
+            .as_deref()
+            .map(|path| TokenizerProcess::start(path).map(Arc::new))
+            .transpose()
+            .map_err(wrong)?;
+        let load = LoadDescription {
+            template: RequestTemplate {
                 api: endpoint.api,
                 model: args.model.clone().unwrap_or_default(),
                 stream: !args.no_stream,
@@ -167,23 +159,22 @@ impl Request {
             source,
             prompts,
             count: args.requests,
+            warmup_count: args.warmup,
             think: args.think_time.unwrap_or_default(),
             ignore_eos: !args.stop_at_eos,
             timeout: args.timeout.unwrap_or(TIMEOUT),
-            probe_timeout: args.timeout.unwrap_or(PROBE_TIMEOUT),
-            is_probed: false,
             max_concurrency: args.max_concurrency,
             workers: args.workers,
-            tokenizer: args
-                .tokenizer
-                .as_deref()
-                .map(|path| TokenizerProcess::start(path).map(Arc::new))
-                .transpose()
-                .map_err(wrong)?,
-            instead: None,
-            subject: None,
-            warmup_count: args.warmup,
+            count_tokens: tokenizer.as_ref().map(counter),
             slos: args.slo.clone(),
+            instead: None,
+        };
+        Ok(Self {
+            load,
+            probe_timeout: args.timeout.unwrap_or(PROBE_TIMEOUT),
+            is_probed: false,
+            tokenizer,
+            subject: None,
             sweep: args.sweep,
             scraping: Scraping {
                 leaves_out_server: args.no_metrics,
@@ -193,139 +184,16 @@ impl Request {
             telemetry: (!args.no_telemetry).then(|| TelemetryChoice {
                 gpus: args.gpus.clone(),
             }),
-            profile: AskedProfile::of(&args.profile),
+            profile: AskedProfile::from_args(&args.profile),
             serve: args.serve.clone(),
         })
     }
+}
 
-    pub(super) fn template(&self) -> &Template {
-        &self.template
-    }
-
-    /// What the server answered about itself.
-    pub(super) fn knows(&mut self, model: String, dialect: Dialect) {
-        self.template.model = model;
-        self.template.dialect = dialect;
-        self.is_probed = true;
-    }
-
-    /// A short prompt, for asking what the server understands.
-    pub(super) fn probe_prompt(&self) -> Prompt {
-        self.prompts.prompt(u64::MAX, 4)
-    }
-
-    /// Tokens that prompts have in common, as a share of the mean prompt.
-    fn shared_share(&self, plan: &Plan) -> f64 {
-        let lengths: Vec<u64> = (0..plan.requests.len())
-            .map(|index| match &plan.requests[index].content {
-                llmprof_load::plan::Content::Synthetic(tokens) => *tokens,
-                _ => 0,
-            })
-            .collect();
-        let total: u64 = lengths.iter().sum();
-        let shared: u64 = lengths
-            .iter()
-            .map(|length| (*length).min(self.prompts.shared_prefix))
-            .sum();
-        if total == 0 {
-            0.0
-        } else {
-            shared as f64 / total as f64
-        }
-    }
-
-    /// The load with its own arrivals.
-    pub(super) fn load(&self) -> Load {
-        self.load_with(&self.arrivals, self.count, self.prompts.seed)
-    }
-
-    /// Requests that warm the server up: other prompts than the measured ones, none of them cached for those.
-    pub(super) fn warmup(&self) -> Load {
-        let count = self.warmup_count;
-        let concurrency = match self.arrivals {
-            Arrivals::Closed { concurrency } => concurrency,
-            _ => 4,
-        };
-        let closed = Arrivals::Closed {
-            concurrency: concurrency.min(count),
-        };
-        self.load_with(&closed, count, self.prompts.seed ^ 0x5eed)
-    }
-
-    /// The load at another rate.
-    pub(super) fn load_with(&self, arrivals: &Arrivals, count: usize, seed: u64) -> Load {
-        let prompts = PromptSource {
-            seed,
-            ..self.prompts
-        };
-        Load {
-            endpoint: Arc::clone(&self.endpoint),
-            template: self.template.clone(),
-            plan: Arc::new(Plan::draw(
-                &self.source,
-                arrivals,
-                prompts,
-                count,
-                self.think,
-            )),
-            timeout: self.timeout,
-            max_concurrency: self.max_concurrency,
-            workers: self.workers,
-            count_tokens: self.tokenizer.as_ref().map(|tokenizer| {
-                let tokenizer = Arc::clone(tokenizer);
-                // Special tokens are not generated as text.
-                let count =
-                    move |text: &str| Some(tokenizer.encode(text, false).ok()?.len() as u64);
-                Arc::new(count) as CountTokens
-            }),
-        }
-    }
-
-    /// Why the tokenizer ended before the load did.
-    pub(super) fn tokenizer_failure(&self) -> Option<String> {
-        self.tokenizer.as_ref()?.failure()
-    }
-
-    /// What is asked of the server, as a fact of the run.
-    pub(super) fn asked(&self, plan: &Plan) -> AskedLoad {
-        AskedLoad {
-            endpoint: match self.instead {
-                Some(instead) => instead.to_owned(),
-                None => self.endpoint.to_string(),
-            },
-            arrivals: self.arrivals.clone(),
-            source: match &self.source {
-                Source::Synthetic {
-                    prompt,
-                    output,
-                    turns,
-                } => AskedSource::Synthetic {
-                    prompt: *prompt,
-                    output: *output,
-                    turns: *turns,
-                },
-                Source::Trace { requests, speedup } => AskedSource::Trace {
-                    requests: requests.len() as u64,
-                    speedup: *speedup,
-                },
-                Source::Dataset { conversations, .. } => AskedSource::Dataset {
-                    conversations: conversations.len() as u64,
-                },
-            },
-            requests: self.planned(),
-            shared_prefix_share: self.shared_share(plan),
-            slos: self.slos.clone(),
-        }
-    }
-
-    /// Requests of the load; a trace may have fewer than were asked for.
-    fn planned(&self) -> u64 {
-        let count = match &self.source {
-            Source::Trace { requests, .. } => requests.len().min(self.count),
-            Source::Synthetic { .. } | Source::Dataset { .. } => self.count,
-        };
-        count as u64
-    }
+/// Tokens of an answer's text. Special tokens are not generated as text.
+fn counter(tokenizer: &Arc<TokenizerProcess>) -> CountTokens {
+    let tokenizer = Arc::clone(tokenizer);
+    Arc::new(move |text: &str| Some(tokenizer.encode(text, false).ok()?.len() as u64))
 }
 
 /// When requests are due. A rate of `inf` and a bound of requests in flight mean what they mean to `vllm bench serve`: all requests
@@ -364,25 +232,25 @@ fn has_values_to_decide(args: &BenchArgs) -> Result<(), Failure> {
     }
 }
 
-fn source(args: &BenchArgs) -> Result<Source, Failure> {
+fn source(args: &BenchArgs) -> Result<LoadSource, Failure> {
     let of = |path: &std::path::Path, error: &dyn std::fmt::Display| {
         Failure::new(format!("{}: {error}", path.display()))
     };
     if let Some(path) = &args.load.trace {
         let requests = replay::load_trace(path).map_err(|error| of(path, &error))?;
-        return Ok(Source::Trace {
+        return Ok(LoadSource::Trace {
             requests: Arc::new(requests),
             speedup: args.load.speedup,
         });
     }
     if let Some(path) = &args.dataset {
         let conversations = dataset::load(path).map_err(|error| of(path, &error))?;
-        return Ok(Source::Dataset {
+        return Ok(LoadSource::Dataset {
             conversations: Arc::new(conversations),
             output: args.load.output_tokens,
         });
     }
-    Ok(Source::Synthetic {
+    Ok(LoadSource::Synthetic {
         prompt: args.load.prompt_tokens,
         output: args.load.output_tokens,
         turns: args.turns,

@@ -11,7 +11,7 @@ use llmprof_capture::{
     process::{Child, Interrupt, Launch},
     profiler::{Channel, Cupti, Watched, find_library, quarter_of_free},
 };
-use llmprof_load::{client::Calls, endpoint::Endpoint};
+use llmprof_load::{client::EndpointCalls, endpoint::Endpoint};
 use llmprof_record::{
     command_line,
     import::wire,
@@ -29,8 +29,7 @@ const LAST_LINES: usize = 15;
 /// Where its logs are in the run.
 const FOLDER: &str = "server";
 
-/// A running server.
-pub(super) struct Server {
+pub(super) struct ServerProcess {
     child: Child,
     name: String,
     channel: Option<Channel>,
@@ -40,7 +39,7 @@ pub(super) struct Server {
 }
 
 pub(super) fn words(command: &str) -> Result<Vec<String>, Failure> {
-    let words = command_line::words(command)
+    let words = command_line::split_words(command)
         .map_err(|why| Failure::new(format!("--serve `{command}`: {why}")))?;
     if words.is_empty() {
         return Err(Failure::new("--serve has no command"));
@@ -101,7 +100,7 @@ pub(super) fn launch(words: &[String]) -> Result<Launch, Failure> {
     Ok(launch)
 }
 
-impl Server {
+impl ServerProcess {
     /// Starts it, recorded where that is possible and wanted.
     pub(super) fn start(mut launch: Launch, args: &ServeArgs, run: &Path) -> Result<Self, Failure> {
         let name = launch.program.clone();
@@ -176,14 +175,13 @@ impl Server {
         true
     }
 
-    /// Waits until it answers.
     pub(super) fn wait_until_healthy(
         &mut self,
         endpoint: &Arc<Endpoint>,
         args: &ServeArgs,
         interrupt: &mut Interrupt,
     ) -> Result<(), Failure> {
-        let calls = Calls::new(Arc::clone(endpoint)).map_err(failure)?;
+        let calls = EndpointCalls::new(Arc::clone(endpoint)).map_err(failure)?;
         let started = Instant::now();
         loop {
             // Before asking: another server on its port would answer for a dead one.
@@ -251,7 +249,7 @@ impl Server {
         if processes.iter().any(|process| process.is_full) {
             self.issues.push(Issue::error(IssueCode::RecordMaxSize));
         }
-        let has_files = wire::files(&folder).is_ok_and(|files| !files.is_empty());
+        let has_files = wire::wire_files(&folder).is_ok_and(|files| !files.is_empty());
         if has_files && processes.iter().any(|process| process.cupti.is_some()) {
             return (self.issues, Some(folder));
         }

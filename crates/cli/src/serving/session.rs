@@ -6,20 +6,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use llmprof_analysis::serving::summarize;
+use llmprof_analysis::serving::summarize_load;
 use llmprof_capture::session::StageObserver as _;
 use llmprof_load::{
-    client::{CallError, Calls, Load, ProbeError, Probed, Progress, Recent, drive, probe},
-    clock::Clock,
+    client::{CallError, EndpointCalls, LoadProgress, ProbeError, ReadyLoad, Recent, drive_load},
+    clock::LoadClock,
+    description::LoadDescription,
     endpoint::Endpoint,
     server::{
         families::{METRICS_PATHS, identify_server, read_window},
         profile::{ProfileRequest, Profiler},
         scrape::{self, Scraper, Scrapes},
-        text::Page,
+        text::MetricsPage,
         window::Window,
     },
-    slo::{Slo, all_met},
 };
 use llmprof_record::{
     issue::{Issue, IssueCode},
@@ -28,10 +28,10 @@ use llmprof_record::{
 };
 use llmprof_report::compose::serving::sentences;
 use llmprof_traffic::figures::LoadSummary;
-use llmprof_units::{Count, Nanos};
+use llmprof_units::Nanos;
 
 use super::{
-    request::{AskedProfile, Request},
+    request::{AskedProfile, BenchRequest},
     telemetry::Telemetry,
 };
 use crate::{
@@ -39,14 +39,14 @@ use crate::{
     failure::Failure,
     outputs,
     progress::{Show, Stage},
-    subject::Subject,
+    subject::RunSubject,
 };
 
 /// How long a server has to write its trace once somebody asked to stop: it must at least hear that profiling is over.
 const TRACE_GRACE: Duration = Duration::from_secs(2);
 
 /// What a load left, client and server.
-pub(super) struct Measured {
+pub(super) struct MeasuredLoad {
     pub(super) served: ServedLoad,
     pub(super) summary: LoadSummary,
     /// Pages as they were sent, and what they say of the time of the load: files of the run.
@@ -58,7 +58,7 @@ pub(super) struct Measured {
     pub(super) was_interrupted: bool,
 }
 
-impl Measured {
+impl MeasuredLoad {
     /// Takes over the steps of a recording, those during the load, unless the server's own trace has given some.
     pub(super) fn join(&mut self, steps: &[EngineStep]) {
         if !self.served.steps.is_empty() {
@@ -77,18 +77,12 @@ impl Measured {
 pub(super) type Beside<'a> = dyn FnMut() -> bool + 'a;
 
 /// Asks the server what it serves, and tells the request; once.
-pub(super) fn ask(request: &mut Request) -> Result<(), Failure> {
+pub(super) fn ask(request: &mut BenchRequest) -> Result<(), Failure> {
     if request.is_probed {
         return Ok(());
     }
-    let Probed { model, dialect } = probe(
-        &request.endpoint,
-        request.template(),
-        &request.probe_prompt(),
-        request.ignore_eos,
-        request.probe_timeout,
-    )
-    .map_err(|error| {
+    let probed = request.load.probe_server(request.probe_timeout);
+    probed.map_err(|error| {
         let hint = match &error {
             ProbeError::Call { .. } => {
                 "is the server up? `llmprof bench --serve 'CMD…'` starts one"
@@ -105,22 +99,22 @@ pub(super) fn ask(request: &mut Request) -> Result<(), Failure> {
         };
         Failure::new(error.to_string()).hint(hint.to_owned())
     })?;
-    request.knows(model, dialect);
+    request.is_probed = true;
     Ok(())
 }
 
 /// Sends requests that nothing is measured of, and waits for every answer.
 pub(super) fn warm_up(
-    request: &Request,
+    load: &LoadDescription,
     show: Show,
     beside: &mut Beside<'_>,
 ) -> Result<(), Failure> {
-    let count = request.warmup_count;
+    let count = load.warmup_count;
     if count == 0 {
         return Ok(());
     }
     let stage = Stage::start(show, "warm-up", count as u64);
-    let record = drive(&request.warmup(), |_, progress| {
+    let record = drive_load(&load.warm_up(), |_, progress| {
         stage.step_done(progress.ended as u64);
         beside()
     })
@@ -140,27 +134,29 @@ pub(super) fn warm_up(
 
 /// Runs one load with everything beside it; `name` is what progress calls it.
 pub(super) fn measure(
-    request: &Request,
-    load: &Load,
+    request: &BenchRequest,
+    load: &ReadyLoad,
     name: &str,
     show: Show,
     beside: &mut Beside<'_>,
-) -> Result<Measured, Failure> {
+) -> Result<MeasuredLoad, Failure> {
     let mut issues = Vec::new();
     let mut extra = Vec::new();
     let scraping = &request.scraping;
     let scraper = if scraping.leaves_out_server {
         None
     } else {
-        start_scraper(&request.endpoint, &METRICS_PATHS, scraping.interval).unwrap_or_else(|why| {
-            issues.push(Issue::warning(IssueCode::BenchNoMetrics).with("why", why));
-            None
-        })
+        start_scraper(&request.load.endpoint, &METRICS_PATHS, scraping.interval).unwrap_or_else(
+            |why| {
+                issues.push(Issue::warning(IssueCode::BenchNoMetrics).with("why", why));
+                None
+            },
+        )
     };
     for url in &scraping.pages {
         let (endpoint, path) = page_of(url)?;
         match start_scraper(&endpoint, &[path.as_str()], scraping.interval) {
-            Ok(Some(found)) => extra.push((url.clone(), found)),
+            Ok(Some(page_scraper)) => extra.push((url.clone(), page_scraper)),
             Ok(None) => {}
             Err(why) => {
                 let issue = Issue::warning(IssueCode::BenchPageUnread).with("url", url.as_str());
@@ -171,12 +167,12 @@ pub(super) fn measure(
     let mut profiling = request
         .profile
         .as_ref()
-        .map(|asked| Profiling::new(&request.endpoint, asked, scraper.as_ref()))
+        .map(|asked| Profiling::new(&request.load.endpoint, asked, scraper.as_ref()))
         .transpose()?;
     let telemetry = Telemetry::start(request, &mut issues);
     let stage = Stage::start(show, name, load.plan.requests.len() as u64);
     let mut was_interrupted = false;
-    let mut record = drive(load, |clock: &Clock, progress: Progress| {
+    let mut record = drive_load(load, |clock: &LoadClock, progress: LoadProgress| {
         if let Some(recent) = &progress.recent {
             stage.show(format!(", {}", live(recent)));
         }
@@ -192,17 +188,22 @@ pub(super) fn measure(
     let slos = if was_interrupted {
         &[][..]
     } else {
-        &request.slos
+        &request.load.slos
     };
-    stage.finish(&ended(&record, slos));
+    let figures = summarize_load(&record, slos).figures;
+    stage.finish(&sentences::ended(
+        record.requests.len() as u64,
+        &figures,
+        slos,
+    ));
     let samples = telemetry.and_then(|telemetry| telemetry.stop(&mut issues));
     let subject = request.subject.as_ref();
-    let profile = profiling.map_or_else(Profile::default, |profiling| {
+    let profile = profiling.map_or_else(ServerProfile::default, |profiling| {
         profiling.finish(subject, &mut issues, &mut *beside, record.duration_ns)
     });
     was_interrupted |= !beside();
     profile.mark(&mut record, &mut issues);
-    let summary = summarize(&record, &request.slos);
+    let summary = summarize_load(&record, &request.load.slos);
     // The server's figures are of the requests that latencies are of.
     let leaves_out = summary.timed < summary.figures.completed;
     let until_profile = profile.page_before.as_ref().filter(|_| leaves_out);
@@ -232,12 +233,13 @@ pub(super) fn measure(
             });
         }
     }
-    if let Some(why) = request.tokenizer_failure() {
+    let tokenizer = request.tokenizer.as_ref();
+    if let Some(why) = tokenizer.and_then(|tokenizer| tokenizer.failure()) {
         issues.push(Issue::error(IssueCode::BenchTokenizerFailed).with("why", why));
     }
-    Ok(Measured {
+    Ok(MeasuredLoad {
         served: ServedLoad {
-            asked: request.asked(&load.plan),
+            asked: request.load.asked(&load.plan),
             load: record,
             server: server.transpose()?,
             exporters,
@@ -261,33 +263,12 @@ fn live(recent: &Recent) -> String {
     )
 }
 
-/// What came of a load, in the line of its stage.
-fn ended(record: &LoadRecord, slos: &[Slo]) -> String {
-    let summary = summarize(record, slos);
-    let figures = &summary.figures;
-    let requests = Count(record.requests.len() as u64, "request");
-    let failed = match figures.failed {
-        0 => String::new(),
-        failed => format!(", {failed} failed"),
-    };
-    let numbers = sentences::live(
-        figures.ttft_ms.map(|ttft| ttft.p50),
-        figures.request_throughput,
-        figures.output_throughput,
-    );
-    let objectives = match slos {
-        [] => String::new(),
-        slos => format!(", objectives {}", sentences::met(all_met(slos, figures))),
-    };
-    format!("{requests}{failed}, {numbers}{objectives}")
-}
-
 fn start_scraper(
     endpoint: &Arc<Endpoint>,
     paths: &[&str],
     interval: Duration,
 ) -> Result<Option<Scraper>, String> {
-    let path = scrape::find(endpoint, paths)?;
+    let path = scrape::find_metrics_page(endpoint, paths)?;
     Scraper::start(Arc::clone(endpoint), path, interval)
         .map(Some)
         .map_err(|error| error.to_string())
@@ -322,7 +303,7 @@ struct Profiling {
     /// On a thread of its own: a server answers `/stop_profile` after minutes.
     work: Option<std::thread::JoinHandle<Result<Nanos, String>>>,
     /// Set before the call that starts it: the time, and the server's metrics then.
-    begun: Arc<OnceLock<(Nanos, Option<Page>)>>,
+    begun: Arc<OnceLock<(Nanos, Option<MetricsPage>)>>,
     /// Says that the load has ended, and the profile with it.
     load_ended: mpsc::Sender<()>,
     is_over: Option<mpsc::Receiver<()>>,
@@ -336,11 +317,11 @@ struct Profiling {
 
 /// What a profile of the server left.
 #[derive(Default)]
-struct Profile {
+struct ServerProfile {
     /// From the call that starts it to the answer of the one that ends it, on the clock of the load.
     window: Option<(Nanos, Nanos)>,
     /// The server's metrics at its start.
-    page_before: Option<Page>,
+    page_before: Option<MetricsPage>,
     /// Traces of engines; all traces where none has a step.
     traces: Vec<PathBuf>,
     steps: Vec<EngineStep>,
@@ -376,7 +357,7 @@ impl Profiling {
         })
     }
 
-    fn step(&mut self, clock: &Clock, progress: Progress, scraper: Option<&Scraper>) {
+    fn step(&mut self, clock: &LoadClock, progress: LoadProgress, scraper: Option<&Scraper>) {
         if self.work.is_some() {
             return;
         }
@@ -421,11 +402,11 @@ impl Profiling {
     /// Waits for the trace, as long as nobody asks to stop: a server may take minutes to write it.
     fn finish(
         self,
-        subject: Option<&Subject>,
+        subject: Option<&RunSubject>,
         issues: &mut Vec<Issue>,
         beside: &mut Beside<'_>,
         load_end: Nanos,
-    ) -> Profile {
+    ) -> ServerProfile {
         let not_profiled =
             |reason: &str| Issue::error(IssueCode::BenchNotProfiled).with("reason", reason);
         let Some(work) = self.work else {
@@ -434,17 +415,17 @@ impl Profiling {
                 (None, Some(least)) => not_profiled("never_full").with("least", least),
                 (None, None) => not_profiled("load_ended"),
             });
-            return Profile::default();
+            return ServerProfile::default();
         };
         // A thread that failed has nobody to tell.
         let _ = self.load_ended.send(());
         let begun = |end: Nanos| {
             let begun = self.begun.get();
             let (from, page) = begun.map_or((end, None), |(from, page)| (*from, page.clone()));
-            Profile {
+            ServerProfile {
                 window: Some((from, end)),
                 page_before: page,
-                ..Profile::default()
+                ..ServerProfile::default()
             }
         };
         let mut stopped: Option<Instant> = None;
@@ -463,7 +444,7 @@ impl Profiling {
             Err(why) => {
                 let issue = not_profiled("failed").with("server", self.family.name());
                 issues.push(issue.with("why", why));
-                return Profile::default();
+                return ServerProfile::default();
             }
         };
         let mut profile = begun(ended);
@@ -480,10 +461,10 @@ impl Profiling {
     }
 }
 
-impl Profile {
+impl ServerProfile {
     /// Engines of a server run the same steps (tensor parallel): those of the first trace that has some are joined. vLLM's API
     /// server leaves a trace of its own without any.
-    fn read_steps(&mut self, subject: Option<&Subject>, issues: &mut Vec<Issue>) {
+    fn read_steps(&mut self, subject: Option<&RunSubject>, issues: &mut Vec<Issue>) {
         let mut engines = Vec::new();
         for path in &self.traces {
             match engine_trace::load(path, subject) {
@@ -524,7 +505,7 @@ impl Profile {
 
 /// Which server it is, by its metrics.
 fn family_of(endpoint: &Arc<Endpoint>) -> ServerFamily {
-    let Ok(calls) = Calls::new(Arc::clone(endpoint)) else {
+    let Ok(calls) = EndpointCalls::new(Arc::clone(endpoint)) else {
         return ServerFamily::Unknown;
     };
     METRICS_PATHS
@@ -532,7 +513,7 @@ fn family_of(endpoint: &Arc<Endpoint>) -> ServerFamily {
         .find_map(|path| calls.get(path, Duration::from_secs(5)).ok())
         .map_or(ServerFamily::Unknown, |bytes| {
             let text = String::from_utf8_lossy(&bytes);
-            identify_server(&Page::read(&text))
+            identify_server(&MetricsPage::read(&text))
         })
 }
 
@@ -541,15 +522,15 @@ pub(super) fn traces(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
     };
-    let mut found: Vec<PathBuf> = entries
+    let mut traces: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             name.contains("trace.json")
         })
         .collect();
-    found.sort();
-    found
+    traces.sort();
+    traces
 }
 
 /// A trace is whole when it stops growing: some servers answer before they have written it.
@@ -598,15 +579,15 @@ mod tests {
             traces(folder.path()),
             [api.clone(), first.clone(), second.clone()]
         );
-        let (mut profile, mut issues) = (Profile::default(), Vec::new());
+        let (mut profile, mut issues) = (ServerProfile::default(), Vec::new());
         profile.traces = traces(folder.path());
         profile.read_steps(None, &mut issues);
         assert_eq!(profile.traces, [first, second]);
         assert_eq!((profile.steps.len(), issues.len()), (25, 0));
         // Without any engine, what there is is shown.
-        profile = Profile {
+        profile = ServerProfile {
             traces: vec![api.clone()],
-            ..Profile::default()
+            ..ServerProfile::default()
         };
         profile.read_steps(None, &mut issues);
         assert_eq!((profile.traces, profile.steps.len()), (vec![api], 0));

@@ -8,7 +8,7 @@ use llmprof_record::{
     samples::Samples,
 };
 
-use super::request::Request;
+use super::request::BenchRequest;
 
 /// NVML averages utilization over at least 1/6 s (`nvmlUtilization_t`): ten samples a second miss none of these windows.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -22,9 +22,9 @@ pub(super) struct Telemetry {
 
 impl Telemetry {
     /// Nothing is sampled where the server is on another machine and no GPU of this one is named.
-    pub(super) fn start(request: &Request, issues: &mut Vec<Issue>) -> Option<Self> {
+    pub(super) fn start(request: &BenchRequest, issues: &mut Vec<Issue>) -> Option<Self> {
         let gpus = request.telemetry.as_ref()?.gpus.as_deref();
-        let is_here = request.serve.serve.is_some() || is_loopback(&request.endpoint.host);
+        let is_here = request.serve.serve.is_some() || is_loopback(&request.load.endpoint.host);
         if gpus.is_none() && !is_here {
             return None;
         }
@@ -50,10 +50,10 @@ impl Telemetry {
     pub(super) fn stop(self, issues: &mut Vec<Issue>) -> Option<Samples> {
         match self.sampler.stop() {
             Ok(mut samples) => {
-                let found = std::mem::take(&mut samples.issues);
+                let reported = std::mem::take(&mut samples.issues);
                 let is_news =
                     |issue: &Issue| self.is_asked_for || issue.code != IssueCode::TelemetryNoGpu;
-                issues.extend(found.into_iter().filter(is_news));
+                issues.extend(reported.into_iter().filter(is_news));
                 Some(samples)
             }
             Err(error) => {
@@ -68,8 +68,8 @@ impl Telemetry {
 /// Whether a server is on this machine by its address.
 fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let found = (host, 0).to_socket_addrs();
-    found.is_ok_and(|mut found| found.all(|address| address.ip().is_loopback()))
+    let addresses = (host, 0).to_socket_addrs();
+    addresses.is_ok_and(|mut addresses| addresses.all(|address| address.ip().is_loopback()))
 }
 
 #[cfg(test)]

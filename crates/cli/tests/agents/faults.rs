@@ -188,3 +188,13 @@ fn faults_of_engines_and_speech_are_reached_in_three_calls() {
 fn faults_of_loops_and_queues_are_reached_in_three_calls() {
     check_folder("fixtures/faults/practiced");
 }
+
+#[test]
+fn faults_of_deployed_services_are_reached_in_three_calls() {
+    check_folder("fixtures/faults/deployed");
+}
+
+#[test]
+fn faults_of_applications_are_reached_in_three_calls() {
+    check_folder("fixtures/faults/harbor");
+}

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod client;
+pub(crate) mod client;
 use crate::common;
 mod faults;
 mod hostile;

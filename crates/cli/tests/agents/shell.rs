@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-use llmprof_load::stub::{Behaviour, Stub};
+use llmprof_config::{emit, source::SourceText, yaml::load_config};
+use llmprof_stub::{Behaviour, Stub};
 use serde_json::{Value, json};
 
 use super::{client::Client, common, fixture};
@@ -162,10 +163,11 @@ fn a_run_is_one_flat_row_for_trackers() {
 fn skill_and_project_tell_agents_what_to_call() {
     let folder = tempfile::tempdir().unwrap();
     let skill = common::works(folder.path(), &["skill"]);
-    assert!(
-        skill.starts_with("---\nname: llmprof\ndescription: "),
-        "{skill}"
-    );
+    // Tools that load skills read this part as YAML.
+    let front = skill.split("---\n").nth(1).unwrap();
+    let front = load_config(&SourceText::new("SKILL.md", front.to_owned())).unwrap();
+    let read = emit::to_yaml(&front);
+    assert!(read.starts_with("name: llmprof\ndescription: "), "{read}");
     common::works(folder.path(), &["init", "my-profiles", "--yes"]);
     let agents = fs::read_to_string(folder.path().join("my-profiles/AGENTS.md")).unwrap();
     assert!(
@@ -201,6 +203,13 @@ fn a_load_prints_for_agents_and_its_requests_are_explained() {
     let answer = parsed(&common::works(folder.path(), &[&words[..], &more].concat()));
     assert_eq!(answer["schema"], "llmprof.agent.summary/1");
     assert!(answer["result"].to_string().contains("TTFT"), "{answer}");
+    // It led nowhere: a load has neither phases nor kernels.
+    let next = answer["next"][0]["command"].as_str().unwrap();
+    assert!(next.starts_with("llmprof explain run request="), "{answer}");
+    let words: Vec<&str> = next.split_whitespace().skip(1).collect();
+    let slowest = parsed(&common::works(folder.path(), &words));
+    let slower = slowest["slower_than_pct"].as_f64().unwrap();
+    assert_eq!(slower, 87.5, "{slowest}");
     let words = ["explain", "run", "request=3"];
     let request = parsed(&common::works(folder.path(), &words));
     assert_eq!(request["schema"], "llmprof.agent.explain_request/1");

@@ -133,7 +133,7 @@ fn vllm_is_started_with_what_the_config_says() {
 
 #[test]
 fn sglang_is_started_with_what_the_config_says_and_is_marked() {
-    let found = start(
+    let started = start(
         "sglang",
         ",-m,sglang.launch_server",
         &[
@@ -146,21 +146,21 @@ fn sglang_is_started_with_what_the_config_says_and_is_marked() {
         ],
     );
     assert_eq!(
-        found.line(),
+        started.line(),
         "-m sglang.launch_server --model-path MODEL --port PORT --tp 2 --load-format dummy --dtype bfloat16 \
          --context-length 128 --enable-metrics --mem-fraction-static 0.8"
     );
-    let folder = found.env["SGLANG_TORCH_PROFILER_DIR"].as_str().unwrap();
+    let folder = started.env["SGLANG_TORCH_PROFILER_DIR"].as_str().unwrap();
     assert!(
         Path::new(folder).ends_with("run/server/profile"),
         "{folder}"
     );
-    is_marked(&found, "SGLang");
+    is_marked(&started, "SGLang");
 }
 
 #[test]
 fn tensorrt_llm_is_started_with_what_the_config_says_and_is_marked() {
-    let found = start(
+    let started = start(
         "tensorrtllm",
         "",
         &[
@@ -171,20 +171,20 @@ fn tensorrt_llm_is_started_with_what_the_config_says_and_is_marked() {
         ],
     );
     assert_eq!(
-        found.line(),
+        started.line(),
         "MODEL --port PORT --tp_size 4 --max_seq_len 128 --backend pytorch"
     );
-    is_marked(&found, "TensorRT-LLM");
+    is_marked(&started, "TensorRT-LLM");
 }
 
 /// Its run and its report say that it was never run on the real thing.
-fn is_marked(found: &Started, server: &str) {
-    let issues = found.issues();
+fn is_marked(started: &Started, server: &str) {
+    let issues = started.issues();
     assert!(
         issues.contains(NOT_RUN) && issues.contains(server),
         "{issues}"
     );
-    let report = read(&found.dir.path().join("run/report.md"));
+    let report = read(&started.dir.path().join("run/report.md"));
     assert!(
         report.contains(&format!(
             "runtime for {server}: never run against a real server"

@@ -3,7 +3,7 @@
 use std::{fs, process::Command};
 
 use super::{bench, stub};
-use crate::fuzz_replay::mutate::{Random, mutated};
+use crate::fuzz_replay::mutate::{CaseRandom, mutated};
 
 /// Damaged copies of each file.
 const CASES: u64 = 40;
@@ -28,7 +28,7 @@ fn damaged_files_of_a_load_are_no_panic() {
         let path = folder.path().join("run").join(file);
         let whole = fs::read(&path).unwrap();
         for number in 0..CASES {
-            let damaged = mutated(&whole, &whole, &mut Random::of(number));
+            let damaged = mutated(&whole, &whole, &mut CaseRandom::from_seed(number));
             fs::write(&path, &damaged).unwrap();
             let words = commands[usize::try_from(number).unwrap() % commands.len()];
             let output = Command::new(env!("CARGO_BIN_EXE_llmprof"))

@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command, time::Duration};
 
-use llmprof_load::stub::{Behaviour, Stub};
+use llmprof_stub::{Behaviour, Stub};
 use serde_json::Value;
 
 use super::{json, read};
@@ -26,8 +26,8 @@ fn load(dir: &Path, library: &Path, more: &[&str]) -> Value {
     json(&dir.join("run/bench.json"))
 }
 
-fn codes(found: &Value) -> Vec<&str> {
-    let issues = found["issues"].as_array().unwrap();
+fn codes(summary: &Value) -> Vec<&str> {
+    let issues = summary["issues"].as_array().unwrap();
     issues
         .iter()
         .filter_map(|issue| issue["code"].as_str())
@@ -38,9 +38,9 @@ fn codes(found: &Value) -> Vec<&str> {
 fn gpus_are_sampled_beside_the_load() {
     let dir = tempfile::tempdir().unwrap();
     let library = crate::nvml::stand_in(dir.path(), &[]);
-    let found = load(dir.path(), &library, &[]);
-    let gpus = found["gpus"].as_array().unwrap();
-    assert_eq!(gpus.len(), 2, "{found}");
+    let summary = load(dir.path(), &library, &[]);
+    let gpus = summary["gpus"].as_array().unwrap();
+    assert_eq!(gpus.len(), 2, "{summary}");
     for gpu in gpus {
         // Either GPU takes 249.5 W at any moment.
         assert_eq!(gpu["mean_power_w"], 249.5, "{gpu}");
@@ -76,9 +76,9 @@ fn load_in(gpus: &str, library: &Path) -> Value {
 fn a_machine_without_gpus_says_so_where_one_was_named() {
     let dir = tempfile::tempdir().unwrap();
     let library = crate::nvml::stand_in(dir.path(), &["NO_DEVICES"]);
-    let found = load(dir.path(), &library, &[]);
-    assert_eq!(found["gpus"], serde_json::json!([]));
-    assert!(!codes(&found).contains(&"telemetry.no_gpu"), "{found}");
+    let summary = load(dir.path(), &library, &[]);
+    assert_eq!(summary["gpus"], serde_json::json!([]));
+    assert!(!codes(&summary).contains(&"telemetry.no_gpu"), "{summary}");
     assert!(dir.path().join("run/telemetry.csv").is_file());
     let named = load_in("0", &library);
     assert!(codes(&named).contains(&"telemetry.no_gpu"), "{named}");

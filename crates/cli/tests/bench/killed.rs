@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use llmprof_load::stub::{Behaviour, Stub};
+use llmprof_stub::{Behaviour, Stub};
 
 use super::{SERVER, free_port, runs};
 
@@ -123,9 +123,9 @@ fn a_killed_sweep_keeps_the_rates_it_measured() {
     until("no rate was measured", || file.exists());
     llmprof.kill().unwrap();
     llmprof.wait().unwrap();
-    let found = super::json(&file);
-    assert_eq!(found["points"][0]["rate"], 20.0, "{found}");
-    assert_eq!(found["points"][0]["summary"]["completed"], 10, "{found}");
+    let sweep = super::json(&file);
+    assert_eq!(sweep["points"][0]["rate"], 20.0, "{sweep}");
+    assert_eq!(sweep["points"][0]["summary"]["completed"], 10, "{sweep}");
 }
 
 /// A server answers `/stop_profile` when its trace is written, which may take minutes: Ctrl-C was not heard meanwhile.

@@ -13,7 +13,7 @@ mod server_side;
 
 use std::{path::Path, process::Command, time::Duration};
 
-use llmprof_load::stub::{Behaviour, Fault, Stub};
+use llmprof_stub::{Behaviour, RequestFault, Stub};
 use serde_json::Value;
 
 fn bench(dir: &Path, args: &[&str]) -> (i32, String, String) {
@@ -207,14 +207,20 @@ fn objectives_decide_the_exit_code() {
     assert!(out.contains("ttft:p90<30000ms: met"), "{out}");
     let (code, out, _) = run("ttft:p50<1us");
     assert_eq!(code, 1);
-    assert!(out.contains("not met"), "{out}");
+    // On a busy machine the client sends late, and its latencies prove nothing.
+    let is_judged = out.contains("not met") || out.contains("the client was late");
+    assert!(is_judged, "{out}");
+    // Of 10 requests the 99th percentile is the longest: the table has none, and neither has the objective.
+    let (code, out, _) = run("ttft:p99<30s");
+    assert_eq!(code, 1);
+    assert!(out.contains("ttft:p99<30000ms: not known"), "{out}");
 }
 
 #[test]
 fn a_server_that_stops_meets_no_objective_and_the_time_is_told() {
     // The probe is the first request.
     let stub = Stub::start(Behaviour {
-        faults: vec![(18, Fault::Stop)],
+        faults: vec![(18, RequestFault::Stop)],
         ..Behaviour::default()
     })
     .unwrap();
@@ -229,20 +235,22 @@ fn a_server_that_stops_meets_no_objective_and_the_time_is_told() {
     assert!(out.contains("The server stopped answering at "), "{out}");
     let reason = "ttft:p99<30000ms: not met (43 of 60 requests failed; ";
     assert!(out.contains(reason), "{out}");
-    let found = json(&dir.path().join("run/bench.json"));
+    let summary = json(&dir.path().join("run/bench.json"));
     assert_eq!(
-        (&found["completed"], &found["failed"]),
+        (&summary["completed"], &summary["failed"]),
         (&17.into(), &43.into())
     );
-    assert_eq!(found["slos"][0]["is_met"], false);
-    assert!(found["server_stopped_s"].as_f64().unwrap() > 0.0);
+    assert_eq!(summary["slos"][0]["is_met"], false);
+    assert!(summary["server_stopped_s"].as_f64().unwrap() > 0.0);
     assert!(err.contains("bench.server_stopped"), "{err}");
 }
 
 #[test]
 fn a_load_without_one_result_fails_with_the_reason() {
     let stub = Stub::start(Behaviour {
-        faults: (1..6).map(|number| (number, Fault::Status(503))).collect(),
+        faults: (1..6)
+            .map(|number| (number, RequestFault::Status(503)))
+            .collect(),
         ..Behaviour::default()
     })
     .unwrap();
@@ -279,23 +287,26 @@ fn hands_that_know_vllm_bench_serve_find_their_way() {
         "E2EL",
     ] {
         assert!(
-            out.lines().any(|found| found.starts_with(line)),
+            out.lines().any(|printed| printed.starts_with(line)),
             "{line}: {out}"
         );
     }
     let folder = dir.path().join("runs/bench/stub");
     let run = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap();
-    let found = json(&run.path().join("bench.json"));
+    let summary = json(&run.path().join("bench.json"));
     assert_eq!(
-        (&found["total_input_tokens"], &found["total_output_tokens"]),
+        (
+            &summary["total_input_tokens"],
+            &summary["total_output_tokens"]
+        ),
         (&108.into(), &48.into())
     );
     assert_eq!(
-        found["arrivals"],
+        summary["arrivals"],
         serde_json::json!({"kind": "closed", "concurrency": 3})
     );
     assert_eq!(
-        found["load"],
+        summary["load"],
         "12 requests, 3 in flight, 9 prompt and 4 output tokens"
     );
     // A bound of requests in flight alone is a closed loop too.
@@ -304,8 +315,8 @@ fn hands_that_know_vllm_bench_serve_find_their_way() {
         &[&url, "--max-concurrency", "2", "-n", "4", "--json"],
     );
     assert_eq!(code, 0, "{err}");
-    let found: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(found["arrivals"]["concurrency"], 2);
+    let summary: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(summary["arrivals"]["concurrency"], 2);
 }
 
 #[test]
@@ -322,9 +333,9 @@ fn a_trace_is_headed_by_its_own_number_of_requests() {
         &[&stub.url(), "--trace", "trace.jsonl", "--json"],
     );
     assert_eq!(code, 0, "{err}");
-    let found: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(found["completed"], 6);
-    let load = found["load"].as_str().unwrap();
+    let summary: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(summary["completed"], 6);
+    let load = summary["load"].as_str().unwrap();
     assert!(load.starts_with("6 requests, "), "{load}");
 }
 
@@ -332,7 +343,7 @@ fn a_trace_is_headed_by_its_own_number_of_requests() {
 #[test]
 fn the_probe_keeps_the_timeout() {
     let stub = Stub::start(Behaviour {
-        faults: vec![(0, Fault::HalfOpen)],
+        faults: vec![(0, RequestFault::HalfOpen)],
         ..Behaviour::default()
     })
     .unwrap();
@@ -345,7 +356,7 @@ fn the_probe_keeps_the_timeout() {
 #[test]
 fn failures_are_told_and_the_rest_is_measured() {
     let stub = Stub::start(Behaviour {
-        fault_every: Some((4, Fault::Status(500))),
+        fault_every: Some((4, RequestFault::Status(500))),
         ..Behaviour::default()
     })
     .unwrap();
@@ -380,6 +391,20 @@ fn mistakes_are_found_before_anything_is_sent() {
         (vec!["ftp://localhost:8000"], "http or https"),
         (vec!["http://127.0.0.1:9", "--requests", "0"], "--requests"),
         (vec!["http://127.0.0.1:9", "--rate", "0"], "rate"),
+        (
+            vec!["http://127.0.0.1:9", "--rate", "-4"],
+            "rate must be a positive number, not -4",
+        ),
+        (
+            vec![
+                "http://127.0.0.1:9",
+                "--sweep",
+                "64:4",
+                "--slo",
+                "ttft:p50<1s",
+            ],
+            "the lower rate comes first: 4:64",
+        ),
         (
             vec!["http://127.0.0.1:9", "--rate", "1e-8"],
             "rate must be at least",

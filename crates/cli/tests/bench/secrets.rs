@@ -5,20 +5,20 @@ use std::{
     process::{Command, Output},
 };
 
-use llmprof_load::stub::{Behaviour, Fault, Stub};
+use llmprof_stub::{Behaviour, RequestFault, Stub};
 
 /// Nothing in it looks like a key, nor does the name of its variable: only that it was given as one says so. Tables of Markdown
 /// escape its underscores.
 const KEY: &str = "Zq81xWv0_TtYd7m_LpQ2";
 
 /// Files of a folder and its folders.
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+fn files(folder: &Path, paths: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            files(&path, found);
+            files(&path, paths);
         } else {
-            found.push(path);
+            paths.push(path);
         }
     }
 }
@@ -58,11 +58,11 @@ fn a_server_that_repeats_its_key_everywhere_puts_it_into_no_file() {
     let traces = dir.path().join("traces");
     std::fs::create_dir(&traces).unwrap();
     let faults = [
-        Fault::Status(401),
-        Fault::BadEvent,
-        Fault::ErrorEvent,
-        Fault::Html,
-        Fault::DieAfter(1),
+        RequestFault::Status(401),
+        RequestFault::BadEvent,
+        RequestFault::ErrorEvent,
+        RequestFault::Html,
+        RequestFault::DieAfter(1),
     ];
     // The first request is the probe.
     let numbered = faults.into_iter().enumerate();
@@ -112,7 +112,7 @@ fn a_server_that_repeats_its_key_in_other_encodings_puts_it_into_no_file() {
     for form in forms {
         let dir = tempfile::tempdir().unwrap();
         let stub = Stub::start(Behaviour {
-            faults: vec![(2, Fault::Status(401)), (3, Fault::BadEvent)],
+            faults: vec![(2, RequestFault::Status(401)), (3, RequestFault::BadEvent)],
             repeats_key: true,
             key_form: form,
             ..Behaviour::default()
@@ -143,7 +143,7 @@ fn a_server_that_repeats_its_key_in_other_encodings_puts_it_into_no_file() {
 fn messages_of_failed_requests_stay() {
     let dir = tempfile::tempdir().unwrap();
     let stub = Stub::start(Behaviour {
-        faults: vec![(2, Fault::Status(401)), (3, Fault::BadEvent)],
+        faults: vec![(2, RequestFault::Status(401)), (3, RequestFault::BadEvent)],
         repeats_key: true,
         ..Behaviour::default()
     })
@@ -159,7 +159,7 @@ fn messages_of_failed_requests_stay() {
 fn a_refused_probe_does_not_show_the_key() {
     let dir = tempfile::tempdir().unwrap();
     let stub = Stub::start(Behaviour {
-        fault_every: Some((1, Fault::Status(401))),
+        fault_every: Some((1, RequestFault::Status(401))),
         repeats_key: true,
         ..Behaviour::default()
     })

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use llmprof_load::stub::{Behaviour, Called, Stub};
+use llmprof_stub::{Behaviour, Called, Stub};
 use serde_json::{Value, json};
 
 use super::{bench, json, read};
@@ -28,30 +28,30 @@ fn a_sweep_finds_the_highest_rate_that_meets_the_objective() {
         let printed: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{err}"));
         (code, printed)
     };
-    let (code, found) = sweep("ttft:p90<250ms", "8:100", "20", "met");
+    let (code, summary) = sweep("ttft:p90<250ms", "8:100", "20", "met");
     assert_eq!(code, 0);
-    let rate = |name: &str| found["sweep"][name].as_f64().unwrap();
+    let rate = |name: &str| summary["sweep"][name].as_f64().unwrap();
     let (best, failing) = (rate("best_rate"), rate("first_failing_rate"));
     // On a busy machine 8 may fail too, and it looks below.
     assert!(
         0.0 < best && best < failing && failing <= 100.0,
         "{best} {failing}"
     );
-    let points = found["sweep"]["points"].as_array().unwrap();
+    let points = summary["sweep"]["points"].as_array().unwrap();
     for point in points {
         let p90 = point["summary"]["ttft_ms"]["p90"].as_f64().unwrap();
         assert_eq!(point["is_met"], p90 < 250.0, "{point}");
     }
     let run = dir.path().join("met");
-    assert_eq!(json(&run.join("sweep.json")), found["sweep"]);
+    assert_eq!(json(&run.join("sweep.json")), summary["sweep"]);
     let report = read(&run.join("report.md"));
     assert!(report.contains("requests/s meet ttft:p90"), "{report}");
     for plot in ["latency_throughput_ttft", "ttft"] {
         assert!(run.join(format!("plots/{plot}.svg")).is_file(), "{plot}");
     }
     // It looks below the first rate too, down to a thousandth of it.
-    let (code, found) = sweep("ttft:p50<1us", "2000:4000", "2", "never");
-    assert_eq!((code, &found["sweep"]["best_rate"]), (1, &Value::Null));
+    let (code, summary) = sweep("ttft:p50<1us", "2000:4000", "2", "never");
+    assert_eq!((code, &summary["sweep"]["best_rate"]), (1, &Value::Null));
 }
 
 /// Rows of a CSV by the names of its columns.
@@ -85,12 +85,12 @@ fn a_profile_is_joined_with_requests_and_has_the_roofline_of_the_model() {
     words.extend(args.split_ascii_whitespace());
     let (code, out, err) = bench(dir.path(), &words);
     assert_eq!(code, 0, "{err}");
-    let found: Value = serde_json::from_str(&out).unwrap();
-    let kinds = found["steps"]["kinds"].as_array().unwrap();
+    let summary: Value = serde_json::from_str(&out).unwrap();
+    let kinds = summary["steps"]["kinds"].as_array().unwrap();
     assert_eq!(
         (kinds.len(), &kinds[0]["kind"]),
         (2, &json!("prefill")),
-        "{found}"
+        "{summary}"
     );
     assert_eq!(kinds[0]["mean_new_tokens"], 7.0);
     for kind in kinds {
@@ -146,11 +146,11 @@ fn a_profile_is_joined_with_requests_and_has_the_roofline_of_the_model() {
     std::fs::remove_file(traces.join("rank0.pt.trace.json")).unwrap();
     let (code, out, err) = bench(dir.path(), &plain);
     assert_eq!(code, 0, "{err}");
-    let found: Value = serde_json::from_str(&out).unwrap();
+    let summary: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(
-        found["steps"]["kinds"][0]["roofline_ms"],
+        summary["steps"]["kinds"][0]["roofline_ms"],
         Value::Null,
-        "{found}"
+        "{summary}"
     );
     let (code, _, err) = bench(dir.path(), &[&url, "hardware.spec=h200"]);
     assert_eq!(code, 2, "{err}");
@@ -178,12 +178,12 @@ fn profiled(prefix: &'static str, args: &str) -> (Vec<Called>, Value) {
 #[test]
 fn a_profile_starts_when_it_is_told_to() {
     // Once half of the requests ended; the probe was served too.
-    let (calls, found) = profiled("vllm:", "--requests 8 --concurrency 2");
+    let (calls, summary) = profiled("vllm:", "--requests 8 --concurrency 2");
     // All tables are of the requests that ended before.
-    let timed = found["timed"].as_u64().unwrap();
-    assert!((1..=8).contains(&timed), "{found}");
-    assert_eq!(found["ttft_ms"]["count"], timed);
-    assert_eq!(found["parts"]["requests"], timed);
+    let timed = summary["timed"].as_u64().unwrap();
+    assert!((1..=8).contains(&timed), "{summary}");
+    assert_eq!(summary["ttft_ms"]["count"], timed);
+    assert_eq!(summary["parts"]["requests"], timed);
     let paths: Vec<&str> = calls.iter().map(|call| call.path.as_str()).collect();
     assert_eq!(paths, ["/start_profile", "/stop_profile"]);
     assert!(calls[0].served > 4, "{calls:?}");
@@ -197,18 +197,18 @@ fn a_profile_starts_when_it_is_told_to() {
     let after = calls[0].at_unix_ns.0 - began.as_nanos() as i64;
     assert!(after >= 700_000_000, "{calls:?}");
     // Once so many run.
-    let (calls, found) = profiled(
+    let (calls, summary) = profiled(
         "vllm:",
         "--requests 12 --concurrency 3 --profile-when-running 2",
     );
-    assert_eq!(calls.len(), 2, "{}", found["issues"]);
+    assert_eq!(calls.len(), 2, "{}", summary["issues"]);
     assert!(calls[0].running >= 1 && calls[0].served < 12, "{calls:?}");
-    let (calls, found) = profiled(
+    let (calls, summary) = profiled(
         "vllm:",
         "--requests 4 --concurrency 1 --profile-when-running 2",
     );
     assert_eq!(calls, []);
-    let issues = found["issues"].as_array().unwrap();
+    let issues = summary["issues"].as_array().unwrap();
     let issue = issues
         .iter()
         .find(|issue| issue["code"] == "bench.not_profiled");

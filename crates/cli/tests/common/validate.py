@@ -8,6 +8,8 @@ import sys
 
 from jsonschema import Draft202012Validator
 
+# No list of a fixed length is longer.
+FIRST_ELEMENTS = 16
 STRUCTURE = {"type", "$ref", "properties", "oneOf", "anyOf", "allOf", "enum", "const"}
 
 
@@ -48,7 +50,7 @@ def thinned(document):
         kept = []
         for value in document:
             kind = repr(shape(value))
-            if len(kept) < 5 or kind not in seen:
+            if len(kept) < FIRST_ELEMENTS or kind not in seen:
                 kept.append(thinned(value))
             seen.add(kind)
         return kept

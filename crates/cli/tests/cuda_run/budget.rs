@@ -78,10 +78,9 @@ fn within_budget(machine: Machine, detach: &str) -> Ended {
 }
 
 #[test]
+#[ignore = "live: needs torch built for CUDA"]
 fn within_a_budget_whole_steps_stand_for_the_rest() {
-    let Some(machine) = Machine::new() else {
-        return;
-    };
+    let machine = Machine::new();
     let ended = within_budget(machine, "pipeline.cupti.detach=false");
     assert_eq!(ended.issues("record.cupti_stays").len(), 1);
     let recorded = assert_steps_stand_for_the_rest(&ended);
@@ -118,10 +117,9 @@ fn within_a_budget_whole_steps_stand_for_the_rest() {
 }
 
 #[test]
+#[ignore = "live: needs torch built for CUDA"]
 fn cupti_may_detach_between_slices_of_a_run() {
-    let Some(machine) = Machine::new() else {
-        return;
-    };
+    let machine = Machine::new();
     let ended = within_budget(machine, "pipeline.cupti.detach=true");
     assert!(ended.issues("record.cupti_stays").is_empty());
     assert!(ended.issues("cupti.kept").is_empty());
@@ -129,10 +127,9 @@ fn cupti_may_detach_between_slices_of_a_run() {
 }
 
 #[test]
+#[ignore = "live: needs torch built for CUDA"]
 fn a_budget_that_allows_for_no_slice_leaves_the_plain_measurements() {
-    let Some(machine) = Machine::new() else {
-        return;
-    };
+    let machine = Machine::new();
     let ended = machine.run(&[
         NO_PROFILER,
         "runtime.repeats=1",

@@ -14,8 +14,8 @@ use super::{
 const WATTS: f64 = 249.5;
 
 /// A run with the stand-in, compiled with some of its switches.
-fn run(switches: &[&str], overrides: &[&str]) -> Option<Ended> {
-    let machine = Machine::new()?;
+fn run(switches: &[&str], overrides: &[&str]) -> Ended {
+    let machine = Machine::new();
     let folder = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../capture/tests/nvml/stand_in.c");
     let flags = [build::SHARED, &["-w"], switches].concat();
@@ -29,7 +29,7 @@ fn run(switches: &[&str], overrides: &[&str]) -> Option<Ended> {
         .run(&overrides.concat());
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr());
     assert!(ended.issues("telemetry.no_gpu").is_empty());
-    Some(ended)
+    ended
 }
 
 /// `nvml.csv`: its columns and its rows.
@@ -134,8 +134,9 @@ fn throttled(ended: &Ended) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "live: needs torch built for CUDA"]
 fn gpus_are_sampled_from_start_to_end_and_their_counters_give_the_energy() {
-    let Some(ended) = run(&[], &[]) else { return };
+    let ended = run(&[], &[]);
     let samples = Samples::of(&ended);
     let known = "ts,gpu_util_pct,mem_util_pct,sm_clock_MHz,mem_clock_MHz,power_W,temp_C,mem_used_MiB,mem_total_MiB";
     let known: Vec<&str> = known.split(',').collect();
@@ -188,8 +189,9 @@ fn gpus_are_sampled_from_start_to_end_and_their_counters_give_the_energy() {
 }
 
 #[test]
+#[ignore = "live: needs torch built for CUDA"]
 fn a_gpu_that_throttles_in_a_phase_is_a_finding() {
-    let Some(ended) = run(&[], &[]) else { return };
+    let ended = run(&[], &[]);
     // GPU 0 is idle by its own reason, which is no throttling.
     let expected = ["decode", "prefill"].map(|phase| {
         format!(
@@ -202,18 +204,15 @@ fn a_gpu_that_throttles_in_a_phase_is_a_finding() {
         assert!(ended.read("report.md").contains(title), "{title}");
     }
     // A GPU that was not asked for is neither read nor reported of.
-    let Some(ended) = run(&[], &["pipeline.telemetry.devices=[0]"]) else {
-        return;
-    };
+    let ended = run(&[], &["pipeline.telemetry.devices=[0]"]);
     assert!(Samples::of(&ended).column("1", "ts").is_empty());
     assert_eq!(throttled(&ended), Vec::<String>::new());
 }
 
 #[test]
+#[ignore = "live: needs torch built for CUDA"]
 fn without_a_counter_power_gives_the_energy_and_the_run_says_so() {
-    let Some(ended) = run(&["-DNO_ENERGY"], &[]) else {
-        return;
-    };
+    let ended = run(&["-DNO_ENERGY"], &[]);
     let reported = ended.issues("telemetry.gpu_energy_derived");
     assert_eq!(reported.len(), 2, "one of each GPU");
     let cells = Samples::of(&ended);

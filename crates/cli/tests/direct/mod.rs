@@ -21,7 +21,7 @@ const TINY: &str = r#"{"model_type": "llama", "vocab_size": 96, "hidden_size": 3
     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 8192}"#;
 
 /// A folder with a tiny model, the scripted worker and `pages` PNG pages of 200 × 300 pixels.
-fn scene(pages: usize) -> tempfile::TempDir {
+pub(crate) fn scene(pages: usize) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     fs::write(root.join("tiny.json"), TINY).unwrap();
@@ -36,7 +36,7 @@ fn scene(pages: usize) -> tempfile::TempDir {
     folder
 }
 
-fn words<'a>(more: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn words<'a>(more: &[&'a str]) -> Vec<&'a str> {
     let mut words = vec![
         "run",
         "+preset=direct_inference",
@@ -49,7 +49,7 @@ fn words<'a>(more: &[&'a str]) -> Vec<&'a str> {
     words
 }
 
-const PAGES: [&str; 5] = [
+pub(crate) const PAGES: [&str; 5] = [
     "dataset=images",
     "dataset.root=pages",
     "runtime=worker",
@@ -87,8 +87,8 @@ fn the_native_runtime_answers_every_sample_once_whatever_its_length() {
         "workload.prompt_tokens=64",
     ];
     works(root, &words(&asked));
-    let found = lines(root.join("out/predictions/predictions.jsonl"));
-    let mut lengths: Vec<_> = found
+    let answers = lines(root.join("out/predictions/predictions.jsonl"));
+    let mut lengths: Vec<_> = answers
         .iter()
         .map(|one| {
             (
@@ -100,9 +100,9 @@ fn the_native_runtime_answers_every_sample_once_whatever_its_length() {
     lengths.sort_unstable();
     // Nothing was cut to the shortest of a batch; the two of three tokens ran together.
     assert_eq!(lengths, [(0, 3), (1, 2), (2, 3), (3, 1)]);
-    let together = found.iter().filter(|one| one["batch_size"] == 2).count();
-    assert_eq!(together, 2, "{found:?}");
-    for one in &found {
+    let together = answers.iter().filter(|one| one["batch_size"] == 2).count();
+    assert_eq!(together, 2, "{answers:?}");
+    for one in &answers {
         assert_eq!(one["tokens"].as_array().unwrap().len(), 4);
         let name = one["name"].as_str().unwrap();
         let file = json(&root.join(format!("out/predictions/{name}.json")));
@@ -125,7 +125,7 @@ fn the_native_runtime_answers_every_sample_once_whatever_its_length() {
     let alone = lines(root.join("out/predictions/predictions.jsonl"));
     let (mut alone, mut batched): (Vec<_>, Vec<_>) = (
         alone.iter().map(key).collect(),
-        found.iter().map(key).collect(),
+        answers.iter().map(key).collect(),
     );
     alone.sort();
     batched.sort();
@@ -154,10 +154,10 @@ fn a_killed_run_goes_on_without_losing_or_repeating_a_sample() {
     let error = refused(root, &other);
     assert!(error.contains("infer.prompt"), "{error}");
     works(root, &all);
-    let mut found = ids(root);
-    found.sort();
+    let mut answered = ids(root);
+    answered.sort();
     let expected: Vec<_> = (0..7).map(|page| format!("page {page}.png")).collect();
-    assert_eq!(found, expected);
+    assert_eq!(answered, expected);
     let asked = fs::read_to_string(root.join("asked.txt")).unwrap();
     let mut asked: Vec<_> = asked.lines().collect();
     asked.sort_unstable();
@@ -237,12 +237,12 @@ fn a_killed_native_run_goes_on() {
     for whole in kept {
         assert!(text.starts_with(&whole), "what was done stays as it was");
     }
-    let mut found: Vec<u64> = lines(log)
+    let mut indices: Vec<u64> = lines(log)
         .iter()
         .map(|line| line["index"].as_u64().unwrap())
         .collect();
-    found.sort_unstable();
-    assert_eq!(found, (0..40).collect::<Vec<_>>());
+    indices.sort_unstable();
+    assert_eq!(indices, (0..40).collect::<Vec<_>>());
 }
 
 /// A sweep that is resumed takes up direct inference where it ended, as a single run does.
@@ -338,9 +338,9 @@ fn unreadable_and_refused_samples_are_left_out_and_the_exit_code_tells() {
     let all = words(&[&PAGES[..], &["runtime.batch_size=2"]].concat());
     let output = llmprof(root, &all);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
-    let mut found = ids(root);
-    found.sort();
-    assert_eq!(found, ["page 0.png", "page 1.png", "page 2.png"]);
+    let mut answered = ids(root);
+    answered.sort();
+    assert_eq!(answered, ["page 0.png", "page 1.png", "page 2.png"]);
     let skipped = lines(root.join("out/predictions/skipped.jsonl"));
     let skipped: Vec<_> = skipped
         .iter()

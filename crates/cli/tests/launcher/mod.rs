@@ -52,8 +52,8 @@ impl Scene {
                 r#"cp "$1" {root}/script; n=$(sed -n 's/^#SBATCH --array=0-\([0-9]*\)%.*/\1/p' "$1"); : > {root}/queue
 for i in $(seq 0 ${{n:-0}}); do
   name=77; [ -n "$n" ] && {{ name=77_$i; export SLURM_ARRAY_TASK_ID=$i; }}
-  if bash "$1" > {root}/log_$i 2>&1; then state=COMPLETED; else state=FAILED; fi
-  [ -f {root}/say_$i ] && state=$(cat {root}/say_$i)
+  if [ -f {root}/say_$i ]; then state=$(cat {root}/say_$i)
+  elif bash "$1" > {root}/log_$i 2>&1; then state=COMPLETED; else state=FAILED; fi
   echo "$name $state" >> {root}/queue
 done
 echo "Submitted batch job 77""#
@@ -211,9 +211,7 @@ fn a_recorded_sbatch_runs_the_sweep() {
 fn a_job_that_ended_early_is_shown_and_run_again() {
     let scene = Scene::new();
     scene.recorded_slurm();
-    // The second job cannot start: its directory is a file.
-    fs::create_dir_all(scene.path().join("sweep")).unwrap();
-    fs::write(scene.path().join("sweep/1"), "").unwrap();
+    // The second job ends before it starts.
     fs::write(scene.path().join("say_1"), "PREEMPTED").unwrap();
     let output = scene.sweep("submitit_slurm", &[]);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
@@ -223,7 +221,6 @@ fn a_job_that_ended_early_is_shown_and_run_again() {
         "{csv}"
     );
     assert!(said(&output).contains("--resume"));
-    fs::remove_file(scene.path().join("sweep/1")).unwrap();
     fs::remove_file(scene.path().join("say_1")).unwrap();
     let output = scene.sweep("submitit_slurm", &["--resume"]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));

@@ -128,6 +128,23 @@ fn a_new_folder_is_made_without_asking_in_a_script() {
     assert!(String::from_utf8_lossy(&asked.stderr).contains("--yes"));
 }
 
+/// Two dozen lines of what is created came before the reason why nothing can be.
+#[test]
+fn a_folder_that_cannot_be_written_is_refused_before_the_plan() {
+    let scene = Scene::new();
+    for words in [&["init", "/proc/new"][..], &["init", "/proc/new", "--yes"]] {
+        let refused = scene.command_in(&scene.root, words).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(refused.stdout.is_empty(), "{refused:?}");
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(said.contains("cannot write to /proc/new"), "{said}");
+    }
+    // A check leaves nothing behind.
+    let before = fs::read_dir(&scene.root).unwrap().count();
+    scene.works(&["init", "new"]);
+    assert_eq!(fs::read_dir(&scene.root).unwrap().count(), before + 1);
+}
+
 /// On a terminal a command asks, and only `y` or `yes` is an answer that changes something.
 #[test]
 fn a_terminal_is_asked() {

@@ -18,14 +18,14 @@ const KILLS: u32 = 6;
 
 /// Every file and link below a folder with its content, but git's own, which differ by times.
 pub(crate) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
+    let mut contents = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
         for entry in fs::read_dir(&next).unwrap() {
             let path = entry.unwrap().path();
             let name = path.strip_prefix(folder).unwrap().to_owned();
             if path.is_symlink() {
-                found.insert(
+                contents.insert(
                     name,
                     fs::read_link(&path)
                         .unwrap()
@@ -34,16 +34,16 @@ pub(crate) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
                         .into(),
                 );
             } else if path.file_name().is_some_and(|name| name == ".git") {
-                found.insert(name, Vec::new());
+                contents.insert(name, Vec::new());
             } else if path.is_dir() {
-                found.insert(name, Vec::new());
+                contents.insert(name, Vec::new());
                 folders.push(path);
             } else {
-                found.insert(name, fs::read(&path).unwrap());
+                contents.insert(name, fs::read(&path).unwrap());
             }
         }
     }
-    found
+    contents
 }
 
 /// Runs a command in copies of a project that `before` prepared: once in peace, then killed at several moments and called again.
@@ -91,11 +91,11 @@ fn survives_and_says(scene: &Scene, before: &Path, args: &[&str], at_last: &str)
         child.kill().unwrap();
         child.wait().unwrap();
         told(&call(&cwd()), &format!("{args:?} after kill {number}"));
-        let found = contents(&project);
+        let actual = contents(&project);
         let differ: Vec<_> = expected
             .keys()
-            .chain(found.keys())
-            .filter(|name| expected.get(*name) != found.get(*name))
+            .chain(actual.keys())
+            .filter(|name| expected.get(*name) != actual.get(*name))
             .collect();
         assert!(
             differ.is_empty(),

@@ -260,6 +260,6 @@ fn a_project_of_the_guide_runs() {
     let compared = [
         "compare", "--json", "--run", &side, "--run", &side, "--rounds", "2", "--time", "1ms",
     ];
-    let found: serde_json::Value = serde_json::from_str(&works(&project, &compared)).unwrap();
-    assert_eq!(found["rounds"]["count"], 2, "{found}");
+    let comparison: serde_json::Value = serde_json::from_str(&works(&project, &compared)).unwrap();
+    assert_eq!(comparison["rounds"]["count"], 2, "{comparison}");
 }

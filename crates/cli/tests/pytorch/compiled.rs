@@ -10,8 +10,9 @@ const STEPS: usize = 3;
 
 /// One layer and code without vectors: nearly all of the time is the C++ compiler's.
 #[test]
+#[ignore = "live: needs torch and transformers"]
 fn a_compiled_step_is_one_call_of_what_was_compiled() {
-    let Some(python) = python() else { return };
+    let python = python();
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("inductor");
     let output = run_with(

@@ -28,8 +28,9 @@ fn llmprof(folder: &std::path::Path, args: &[&str]) -> std::process::Output {
 }
 
 #[test]
+#[ignore = "live: needs torch and transformers"]
 fn encoder_prefill_and_decode_have_rooflines() {
-    let Some(python) = python() else { return };
+    let python = python();
     for (config, operator) in [
         (T5, "encoder,encoder.block.*.layer.0.SelfAttention.q,linear"),
         (
@@ -70,13 +71,13 @@ fn encoder_prefill_and_decode_have_rooflines() {
             let missing = phase["missing"].as_array().unwrap();
             assert!(missing.is_empty(), "{config}: {missing:?}");
         }
-        let found = issues(&read("run.json"));
+        let codes = issues(&read("run.json"));
         for code in [
             "run.unnamed_stacks",
             "invariant.above_peak",
             "run.missing_operators",
         ] {
-            assert!(!found.iter().any(|found| found == code), "{found:?}");
+            assert!(!codes.iter().any(|recorded| recorded == code), "{codes:?}");
         }
         let operators = read("operators.csv");
         assert!(operators.contains(operator), "{operators}");

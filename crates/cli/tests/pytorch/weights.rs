@@ -62,8 +62,9 @@ fn stored(directory: &Path) -> (usize, BTreeMap<String, u64>) {
 /// A step reads every stored tensor whole, but of the embedding's table one row; a table that is the head as well is read whole
 /// as the head, and its row besides.
 #[test]
+#[ignore = "live: needs torch and transformers"]
 fn a_step_reads_the_bytes_that_are_stored() {
-    let Some(python) = python() else { return };
+    let python = python();
     let folder = tempfile::tempdir().unwrap();
     let saved = Command::new(&python)
         .current_dir(folder.path())
@@ -112,8 +113,8 @@ fn a_step_reads_the_bytes_that_are_stored() {
         // Kind by kind, so that nothing makes up for another.
         let of_kind = |kind: &str| {
             let mut kinds = decode_step["kinds"].as_array().unwrap().iter();
-            let found = kinds.find(|one| one["kind"] == kind);
-            found.unwrap_or_else(|| panic!("no {kind}: {decode_step}"))["weight_bytes"].as_u64()
+            let row = kinds.find(|one| one["kind"] == kind);
+            row.unwrap_or_else(|| panic!("no {kind}: {decode_step}"))["weight_bytes"].as_u64()
         };
         let sum = |part: &str| -> u64 {
             let named = tensors.iter().filter(|(name, _)| name.contains(part));

@@ -12,7 +12,7 @@ SAME = [
     ("copy", "copies_view", "bytes", "bytes"),
     ("memset", "memsets_view", "duration_ns", "duration"),
     ("range", "ranges_view", "duration_ns", "duration"),
-    ("memory", "memory_view", "bytes", "bytes"),
+    ("memory", "memory_events_view", "bytes", "bytes"),
     ("launch", "hosts_view WHERE kind IN ('cuda_runtime', 'cuda_driver')", "duration_ns", "duration"),
     ("host_op", "hosts_view WHERE kind NOT IN ('cuda_runtime', 'cuda_driver')", "duration_ns", "duration"),
 ]

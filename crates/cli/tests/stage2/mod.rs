@@ -120,16 +120,16 @@ fn said(output: &Output) -> String {
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(files(&path));
+            paths.extend(files(&path));
         } else {
-            found.push(path);
+            paths.push(path);
         }
     }
-    found
+    paths
 }
 
 fn holds(bytes: &[u8], text: &str) -> bool {
@@ -227,7 +227,7 @@ fn a_run_makes_timeline_counters_and_analysis() {
     assert_eq!(without.status.code(), Some(0), "{}", said(&without));
     let words = "/no/ncu does not start";
     assert!(said(&without).contains(words), "{}", said(&without));
-    assert!(said(&without).contains("the run would go on without it"));
+    assert!(said(&without).contains("the run goes on without it"));
     let printed = String::from_utf8_lossy(&without.stdout);
     assert!(printed.contains(" profile ") && !printed.contains("/no/ncu"));
     let output = machine.run(&[logs], &[]);
@@ -325,8 +325,8 @@ fn a_tool_that_fails_is_quoted_and_costs_only_its_own_part() {
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert_eq!(machine.issues("nsight.failed")[0]["values"]["tool"], "ncu");
     let report = fs::read(machine.path("out/ncu/decode.ncu-rep")).unwrap();
-    let found = fs::read(machine.path("out/ncu/decode.found")).unwrap();
-    assert!(holds(&found, SECRET) && !holds(&report, SECRET));
+    let seen = fs::read(machine.path("out/ncu/decode.found")).unwrap();
+    assert!(holds(&seen, SECRET) && !holds(&report, SECRET));
     assert!(machine.read("report.md").contains("derived"));
 
     let machine = Machine::new();
@@ -341,6 +341,14 @@ fn a_tool_that_fails_is_quoted_and_costs_only_its_own_part() {
         2,
         "plain passes are kept"
     );
+
+    // So it would with both tools off.
+    let machine = Machine::new();
+    let off = ["pipeline.nsys.enable=false", "pipeline.ncu.enable=false"];
+    let output = machine.run(&off, &no_library);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(machine.issues("nsight.no_tool").is_empty());
+    assert_eq!(machine.issues("cupti.unavailable").len(), 1);
 }
 
 #[test]
@@ -485,4 +493,21 @@ fn an_importer_that_does_not_start_is_known_beforehand() {
     let what = issue["values"]["what"].as_str().unwrap();
     assert!(what.contains("libdw.so.1"), "{what}");
     assert!(machine.asked(Some("nsys"), "generate").is_empty());
+    let words = said(&output);
+    let warned = words.find("the importer of nsys does not start");
+    assert!(warned < words.find("plain 1"), "{words}");
+    assert!(warned.is_some(), "{words}");
+
+    // The timeline is then our library's, and a dry run shows its worker too.
+    let library = machine.path("libllmprof_inject.so");
+    fs::write(&library, "").unwrap();
+    let dry = machine.run(
+        &["--dry-run"],
+        &[("LLMPROF_INJECT", library.to_str().unwrap())],
+    );
+    assert!(said(&dry).contains("with a timeline of llmprof's own library"));
+    let printed = String::from_utf8_lossy(&dry.stdout);
+    let injected = format!("CUDA_INJECTION64_PATH={}", library.display());
+    assert!(printed.contains(&injected), "{printed}");
+    assert!(printed.contains(" profile "), "{printed}");
 }

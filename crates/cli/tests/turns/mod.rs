@@ -47,16 +47,16 @@ fn said(output: &Output) -> String {
 }
 
 fn tpot(output: &Output) -> (Value, Value) {
-    let found: Value =
+    let comparison: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(output)));
-    let tpot = found["metrics"]
+    let tpot = comparison["metrics"]
         .as_array()
         .unwrap()
         .iter()
         .find(|one| one["metric"] == "tpot")
         .unwrap()
         .clone();
-    (found, tpot)
+    (comparison, tpot)
 }
 
 #[test]
@@ -77,9 +77,9 @@ fn a_slower_side_is_slower_by_what_it_is_and_fails_the_gate() {
     // The runs took turns: A B, B A, A B, B A.
     let order = fs::read_to_string(root.join("order.txt")).unwrap();
     assert!(order.replace('\n', "").starts_with("ABBAABBA"), "{order}");
-    let found: Value =
+    let comparison: Value =
         serde_json::from_slice(&fs::read(root.join("out/compare.json")).unwrap()).unwrap();
-    let tpot = &found["metrics"][0];
+    let tpot = &comparison["metrics"][0];
     assert_eq!(
         (&tpot["metric"], &tpot["verdict"]),
         (&"tpot".into(), &"slower".into())
@@ -148,9 +148,9 @@ fn a_side_against_itself_is_the_same() {
     let more = ["--json", "--rounds", "6", "--gate", "tpot<+3%"];
     let output = compare(folder.path(), [&a, &b], &more);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    let (found, tpot) = tpot(&output);
+    let (comparison, tpot) = tpot(&output);
     assert_eq!(tpot["verdict"], "same", "{tpot}");
-    assert_eq!(found["gates"][0]["state"], "passed");
+    assert_eq!(comparison["gates"][0]["state"], "passed");
     // Nobody asked for GitHub.
     assert!(!folder.path().join("summary.md").exists());
 }
@@ -170,9 +170,9 @@ fn rounds_grow_until_the_interval_is_narrow() {
     ];
     let output = compare(folder.path(), [&a, &b], &more);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    let (found, tpot) = tpot(&output);
-    let rounds = found["rounds"]["count"].as_u64().unwrap();
-    assert!(rounds > 2, "{found}");
+    let (comparison, tpot) = tpot(&output);
+    let rounds = comparison["rounds"]["count"].as_u64().unwrap();
+    assert!(rounds > 2, "{comparison}");
     let number = |key: &str| tpot[key].as_f64().unwrap();
     let width = (number("ci_high") / number("ci_low")).ln();
     assert!(width <= 2.0 * 1.03_f64.ln(), "{tpot}");
@@ -184,7 +184,7 @@ fn what_cannot_be_told_is_said_with_what_would_be_needed() {
     let (a, b) = (side("A", 2000, 0.3), side("B", 2100, 0.3));
     let more = ["--rounds", "3", "--time", "1ms", "--gate", "tpot<+3%"];
     let output = compare(folder.path(), [&a, &b], &[&more[..], &["--json"]].concat());
-    let (found, tpot) = tpot(&output);
+    let (comparison, tpot) = tpot(&output);
     assert_eq!(tpot["verdict"], "cannot_tell", "{tpot}");
     // Where one of the two rounds was disturbed and left out, there is no interval to judge by.
     let (state, code) = if tpot["ci_low"].is_null() {
@@ -196,7 +196,7 @@ fn what_cannot_be_told_is_said_with_what_would_be_needed() {
     // Absent where one of the two rounds was disturbed and left out.
     let needed = tpot["rounds_needed"].as_u64();
     assert!(needed.is_none_or(|needed| needed > 2), "{tpot}");
-    assert_eq!(found["gates"][0]["state"], state);
+    assert_eq!(comparison["gates"][0]["state"], state);
     let warned = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(warned.contains(&state.replace('_', " ")), "{warned}");
     let strict = compare(
@@ -222,9 +222,21 @@ fn rounds_end_with_the_first_pair_that_a_gate_cannot_judge() {
     let more = ["--rounds", "4", "--gate", "tpot<+3%", "--json"];
     let output = compare(folder.path(), [&a, &b], &more);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let (found, _) = tpot(&output);
-    assert_eq!(found["rounds"]["count"], 1, "{found}");
-    assert_eq!(found["gates"][0]["reason"]["other_work"], "new_tokens");
+    let (comparison, _) = tpot(&output);
+    assert_eq!(comparison["rounds"]["count"], 1, "{comparison}");
+    assert_eq!(comparison["gates"][0]["reason"]["other_work"], "new_tokens");
+}
+
+/// A metric that the first round does not measure, later ones do not either.
+#[test]
+fn rounds_end_with_the_first_pair_that_lacks_the_metric_of_a_gate() {
+    let folder = scene();
+    let sides = [side("A", 2000, 0.3), side("B", 2000, 0.3)];
+    let [a, b] = sides.map(|side| side.replace("max_new_tokens=5", "max_new_tokens=1"));
+    let output = compare(folder.path(), [&a, &b], &["--gate", "tpot<+3%"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let order = fs::read_to_string(folder.path().join("order.txt")).unwrap();
+    assert_eq!(order.lines().count(), 2, "{order}");
 }
 
 #[test]

@@ -6,7 +6,7 @@
     clippy::struct_excessive_bools,
     reason = "four independent findings about one text"
 )]
-pub(super) struct Analysis {
+pub(super) struct TextAnalysis {
     pub(super) multiline: bool,
     /// It may stand without quotes.
     pub(super) plain: bool,
@@ -31,9 +31,9 @@ fn is_printable(c: char) -> bool {
         && c != '\u{feff}'
 }
 
-pub(super) fn analyze_text(text: &str) -> Analysis {
+pub(super) fn analyze_text(text: &str) -> TextAnalysis {
     if text.is_empty() {
-        return Analysis {
+        return TextAnalysis {
             multiline: false,
             plain: true,
             single_quoted: true,
@@ -68,7 +68,7 @@ pub(super) fn analyze_text(text: &str) -> Analysis {
     let is_edge = |c: char| c == ' ' || is_break(c);
     let edges = text.starts_with(is_edge) || text.ends_with(is_edge);
     let quotes_needed = space_then_break || special;
-    Analysis {
+    TextAnalysis {
         multiline: breaks,
         plain: !(edges || indicators || breaks || break_then_space || quotes_needed),
         single_quoted: !(break_then_space || quotes_needed),

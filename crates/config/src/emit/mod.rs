@@ -3,8 +3,8 @@
 mod analysis;
 mod writer;
 
-use analysis::{Analysis, analyze_text};
-use writer::Writer;
+use analysis::{TextAnalysis, analyze_text};
+use writer::YamlWriter;
 
 use crate::key::Key;
 use crate::node::{Node, Value};
@@ -17,7 +17,7 @@ const SIMPLE_KEY_LENGTH: usize = 128;
 /// Writes a config as YAML. Interpolations and `???` are written as they stand.
 pub fn to_yaml(node: &Node) -> String {
     let mut emitter = Emitter {
-        writer: Writer::new(),
+        writer: YamlWriter::new(),
     };
     emitter.emit_node(node, EmitContext::Root, None);
     emitter.writer.write_indent(0);
@@ -25,7 +25,9 @@ pub fn to_yaml(node: &Node) -> String {
     // A bare scalar could go on, so the document says where it ends.
     if !matches!(node.value, Value::Dict(_) | Value::List(_)) {
         let scalar = value_scalar(node);
-        if choose_style(&scalar, analyze_text(&scalar.text), EmitContext::Root) == Style::Plain {
+        if choose_style(&scalar, analyze_text(&scalar.text), EmitContext::Root)
+            == ScalarStyle::Plain
+        {
             out.push_str("...\n");
         }
     }
@@ -41,7 +43,7 @@ enum EmitContext {
 }
 
 /// A scalar ready to be written.
-struct Scalar {
+struct ScalarText {
     text: String,
     tag: Tag,
     /// Single quotes are wanted, so that it does not read back as another type.
@@ -69,7 +71,7 @@ impl Tag {
 }
 
 struct Emitter {
-    writer: Writer,
+    writer: YamlWriter,
 }
 
 impl Emitter {
@@ -117,7 +119,7 @@ impl Emitter {
         self.emit_node(child, EmitContext::Value, Some(indent));
     }
 
-    fn emit_scalar(&mut self, scalar: &Scalar, place: EmitContext, indent: Option<usize>) {
+    fn emit_scalar(&mut self, scalar: &ScalarText, place: EmitContext, indent: Option<usize>) {
         let indent = indent.map_or(2, |indent| indent + 2);
         let analysis = analyze_text(&scalar.text);
         let style = choose_style(scalar, analysis, place);
@@ -126,74 +128,74 @@ impl Emitter {
             self.writer.write_indicator("!!binary", true, false);
         }
         match style {
-            Style::Plain => self.writer.write_plain(&scalar.text, indent, split),
-            Style::Single => self.writer.single_quoted(&scalar.text, indent, split),
-            Style::Double => self.writer.double_quoted(&scalar.text, indent, split),
-            Style::Literal => self.writer.write_literal(&scalar.text, indent),
+            ScalarStyle::Plain => self.writer.write_plain(&scalar.text, indent, split),
+            ScalarStyle::Single => self.writer.single_quoted(&scalar.text, indent, split),
+            ScalarStyle::Double => self.writer.double_quoted(&scalar.text, indent, split),
+            ScalarStyle::Literal => self.writer.write_literal(&scalar.text, indent),
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Style {
+enum ScalarStyle {
     Plain,
     Single,
     Double,
     Literal,
 }
 
-fn choose_style(scalar: &Scalar, analysis: Analysis, place: EmitContext) -> Style {
+fn choose_style(scalar: &ScalarText, analysis: TextAnalysis, place: EmitContext) -> ScalarStyle {
     if let Tag::Implicit(wanted) = scalar.tag {
         let reads_back = dumper_type(&scalar.text) == wanted;
         let fits_key = place != EmitContext::Key || !(scalar.text.is_empty() || analysis.multiline);
         if !scalar.quote && reads_back && fits_key && analysis.plain {
-            return Style::Plain;
+            return ScalarStyle::Plain;
         }
     } else if place != EmitContext::Key && analysis.block {
-        return Style::Literal;
+        return ScalarStyle::Literal;
     }
     let quotable = scalar.tag != Tag::Binary
         && analysis.single_quoted
         && !(place == EmitContext::Key && analysis.multiline);
     if quotable {
-        Style::Single
+        ScalarStyle::Single
     } else {
-        Style::Double
+        ScalarStyle::Double
     }
 }
 
-fn string_scalar(text: &str) -> Scalar {
+fn string_scalar(text: &str) -> ScalarText {
     // As YAML 1.1 has it; the parser takes the short ones for texts.
     let is_bool = is_bool(text) || matches!(text, "y" | "Y" | "n" | "N");
-    Scalar {
+    ScalarText {
         text: text.to_owned(),
         tag: Tag::Implicit(Implicit::Str),
         quote: is_bool || python::parse_int(text).is_some() || python::parse_float(text).is_some(),
     }
 }
 
-fn bytes_scalar(bytes: &[u8]) -> Scalar {
-    Scalar {
+fn bytes_scalar(bytes: &[u8]) -> ScalarText {
+    ScalarText {
         text: encode_base64(bytes),
         tag: Tag::Binary,
         quote: false,
     }
 }
 
-fn plain_scalar(text: impl Into<String>, kind: Implicit) -> Scalar {
-    Scalar {
+fn plain_scalar(text: impl Into<String>, kind: Implicit) -> ScalarText {
+    ScalarText {
         text: text.into(),
         tag: Tag::Implicit(kind),
         quote: false,
     }
 }
 
-fn bool_scalar(value: bool) -> Scalar {
+fn bool_scalar(value: bool) -> ScalarText {
     plain_scalar(if value { "true" } else { "false" }, Implicit::Bool)
 }
 
 /// `1e+16` gets a dot, since YAML 1.1 would not read a float without one.
-fn float_scalar(value: f64) -> Scalar {
+fn float_scalar(value: f64) -> ScalarText {
     let text = if value.is_nan() {
         ".nan".to_owned()
     } else if value.is_infinite() {
@@ -209,7 +211,7 @@ fn float_scalar(value: f64) -> Scalar {
     plain_scalar(text, Implicit::Float)
 }
 
-fn key_scalar(key: &Key) -> Scalar {
+fn key_scalar(key: &Key) -> ScalarText {
     match key {
         Key::Str(text) => string_scalar(text),
         Key::Int(value) => plain_scalar(value.to_string(), Implicit::Int),
@@ -219,7 +221,7 @@ fn key_scalar(key: &Key) -> Scalar {
     }
 }
 
-fn value_scalar(node: &Node) -> Scalar {
+fn value_scalar(node: &Node) -> ScalarText {
     match &node.value {
         Value::Null => plain_scalar("null", Implicit::Null),
         Value::Bool(value) => bool_scalar(*value),

@@ -9,7 +9,7 @@ const LINE_WIDTH: usize = 80;
 
 /// The text so far and where the pen stands. Columns count characters.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct YamlWriter {
     out: String,
     column: usize,
     /// The last thing written was white space.
@@ -18,7 +18,7 @@ pub(super) struct Writer {
     pub(super) indention: bool,
 }
 
-impl Writer {
+impl YamlWriter {
     pub(super) fn new() -> Self {
         Self {
             out: String::new(),

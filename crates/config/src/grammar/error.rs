@@ -4,13 +4,13 @@ use thiserror::Error;
 
 /// A half-open range of bytes within the parsed text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Span {
+pub struct TextSpan {
     pub start: usize,
     /// One past the last byte.
     pub end: usize,
 }
 
-impl Span {
+impl TextSpan {
     /// The span from `start` up to, not including, `end`.
     pub const fn new(start: usize, end: usize) -> Self {
         Self { start, end }
@@ -37,9 +37,8 @@ pub enum GrammarError {
         found: char,
         /// Where we were, as in "in a key".
         place: &'static str,
-        /// What to write instead.
         hint: &'static str,
-        span: Span,
+        span: TextSpan,
     },
     /// A quoted string without its closing quote.
     #[error("this quoted string is not closed: expected another {quote}")]
@@ -47,60 +46,58 @@ pub enum GrammarError {
         /// The quote that was opened.
         quote: char,
         /// From the opening quote to the end.
-        span: Span,
+        span: TextSpan,
     },
     /// Something other than what the grammar allows here.
     #[error("expected {expected}, found {found}")]
     Unexpected {
-        /// What could stand here.
         expected: &'static str,
         found: String,
-        span: Span,
+        span: TextSpan,
     },
     /// A positional argument after a named one.
     #[error("a positional argument cannot follow a named one")]
-    PositionalAfterNamed { span: Span },
+    PositionalAfterNamed { span: TextSpan },
     /// A call of a function that does not exist.
     #[error("there is no function `{name}`; the functions are {available}")]
     UnknownFunction {
         name: String,
         available: String,
         /// The name in the text.
-        span: Span,
+        span: TextSpan,
     },
     /// A call that the function refused.
     #[error("{function}(): {reason}")]
     Call {
         function: String,
         reason: String,
-        span: Span,
+        span: TextSpan,
     },
     /// An integer with more digits than Python converts.
     #[error("this integer has {digits} digits; the limit is 4300")]
     IntegerTooLong {
         /// How many digits it has.
         digits: usize,
-        span: Span,
+        span: TextSpan,
     },
-    /// Nesting beyond [`MAX_DEPTH`](super::MAX_DEPTH).
     #[error("nested deeper than {limit} levels")]
     TooDeep {
         limit: usize,
         /// Where the limit was passed.
-        span: Span,
+        span: TextSpan,
     },
     /// An operation that needs a value, or a sweep, of another kind.
     #[error("{reason}")]
     NotApplicable {
         /// Why it does not apply.
         reason: String,
-        span: Span,
+        span: TextSpan,
     },
 }
 
 impl GrammarError {
     /// The place in the text that is wrong; empty at the end of the text when something is missing there.
-    pub fn span(&self) -> Span {
+    pub fn span(&self) -> TextSpan {
         match self {
             Self::UnexpectedCharacter { span, .. }
             | Self::UnterminatedQuote { span, .. }

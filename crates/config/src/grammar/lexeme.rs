@@ -9,11 +9,9 @@
 pub(super) enum Plain {
     /// `1.5`, `.5`, `1e3`, `inf`, `nan`.
     Float,
-    /// `10`, `-1_000`; not `010`.
+    /// Digits with a sign and underscores: `10`, `-1_000`; not `010`.
     Int,
-    /// `true`, `False`.
     Bool,
-    /// `null`, `NULL`.
     Null,
     /// One of `/ - \ + . $ % * @ ? |`.
     Symbol,

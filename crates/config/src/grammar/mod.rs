@@ -4,7 +4,7 @@
 //! * [`interpolation`]: a configuration value that holds `${…}`.
 //!
 //! Both are pure functions from text to a syntax tree. What hydra-core 1.3 and
-//! OmegaConf 2.3 accept is accepted with the same meaning; errors carry the byte [`Span`] of the offending text.
+//! OmegaConf 2.3 accept is accepted with the same meaning; errors carry the byte [`TextSpan`] of the offending text.
 
 mod error;
 pub mod interpolation;
@@ -13,8 +13,10 @@ mod number;
 pub mod overrides;
 mod token;
 
-pub use error::{GrammarError, Span};
-pub use interpolation::{Argument, Expression, Interpolation, Piece, Target, Template};
+pub use error::{GrammarError, TextSpan};
+pub use interpolation::{
+    Argument, Expression, Interpolation, InterpolationTarget, Template, TemplatePiece,
+};
 pub use overrides::{
     ChoiceSweep, Element, Glob, IntervalSweep, Number, Override, OverrideKind, Quote, QuotedString,
     RangeSweep, Sweep,

@@ -1,13 +1,13 @@
 //! Numbers read from text as Python's `int()` and `float()` read it.
 
-use super::{GrammarError, Span};
+use super::{GrammarError, TextSpan};
 use crate::int::Int;
 
 /// Python refuses to convert longer integers, since the time grows with the square of the length.
 pub(super) const MAX_INT_DIGITS: usize = 4300;
 
 /// The value of a token that the lexer took for an integer.
-pub(super) fn int_of_token(text: &str, span: Span) -> Result<Int, GrammarError> {
+pub(super) fn int_of_token(text: &str, span: TextSpan) -> Result<Int, GrammarError> {
     int_from_text(text).ok_or_else(|| GrammarError::IntegerTooLong {
         digits: text.bytes().filter(u8::is_ascii_digit).count(),
         span,

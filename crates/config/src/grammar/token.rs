@@ -6,10 +6,10 @@
 use std::borrow::Cow;
 
 use super::lexeme::{self, Plain};
-use super::{GrammarError, MAX_DEPTH, Span};
+use super::{GrammarError, MAX_DEPTH, TextSpan};
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum GrammarTokenKind {
     // In both grammars.
     Colon,
     Comma,
@@ -20,7 +20,7 @@ pub(super) enum Kind {
     BraceClose,
     /// A word; in the key of an override, one without `$`.
     Id,
-    /// Escapes that always count.
+    /// Escapes that are always undone, unlike [`Backslashes`](Self::Backslashes).
     Escape,
     /// Part of an unquoted value, other than a word or an escape.
     Plain(Plain),
@@ -50,12 +50,11 @@ pub(super) enum Kind {
     EscapedOpen,
     /// An even number of backslashes: escapes if an interpolation (in quotes, also the end) follows, else text.
     Backslashes,
-    /// `${`
     Open,
     /// `}` that ends a node interpolation.
     Close,
     Dot,
-    /// In a node interpolation: a key that is no identifier.
+    /// In a node interpolation: a key that is not an identifier.
     Key,
     QuoteOpen,
     QuoteClose,
@@ -63,74 +62,74 @@ pub(super) enum Kind {
 
 /// A token and where it stands; blanks next to punctuation belong to it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Token {
-    pub(super) kind: Kind,
-    pub(super) span: Span,
+pub(super) struct GrammarToken {
+    pub(super) kind: GrammarTokenKind,
+    pub(super) span: TextSpan,
 }
 
 /// What distinguishes the tokens of one grammar.
 pub(super) trait Lexer {
     /// The token at the start of `rest`, which is not empty, and its length.
-    fn next_token(&mut self, rest: &str) -> Option<(Kind, usize)>;
+    fn next_token(&mut self, rest: &str) -> Option<(GrammarTokenKind, usize)>;
 
-    /// Why there is no token at `at`.
+    /// The error for the character at `at`, where no token begins.
     fn explain_invalid(&self, source: &str, at: usize) -> GrammarError;
 }
 
-/// All tokens, with [`Kind::End`] or [`Kind::Invalid`] last.
-fn scan_tokens(source: &str, mut lexer: impl Lexer) -> Vec<Token> {
+/// All tokens, with [`GrammarTokenKind::End`] or [`GrammarTokenKind::Invalid`] last.
+fn scan_tokens(source: &str, mut lexer: impl Lexer) -> Vec<GrammarToken> {
     let mut tokens = Vec::new();
     let mut at = 0;
     while at < source.len() {
         let Some((kind, length)) = lexer.next_token(&source[at..]) else {
-            tokens.push(Token {
-                kind: Kind::Invalid(lexer.explain_invalid(source, at)),
-                span: Span::new(at, source.len()),
+            tokens.push(GrammarToken {
+                kind: GrammarTokenKind::Invalid(lexer.explain_invalid(source, at)),
+                span: TextSpan::new(at, source.len()),
             });
             return tokens;
         };
-        tokens.push(Token {
+        tokens.push(GrammarToken {
             kind,
-            span: Span::new(at, at + length),
+            span: TextSpan::new(at, at + length),
         });
         at += length;
     }
-    tokens.push(Token {
-        kind: Kind::End,
-        span: Span::new(at, at),
+    tokens.push(GrammarToken {
+        kind: GrammarTokenKind::End,
+        span: TextSpan::new(at, at),
     });
     tokens
 }
 
 /// The punctuation of lists and dictionaries. It takes the blanks around it, save those before an opening bracket or brace.
-pub(super) fn punctuation_lexeme(rest: &[u8]) -> Option<(Kind, usize)> {
+pub(super) fn punctuation_lexeme(rest: &[u8]) -> Option<(GrammarTokenKind, usize)> {
     let before = lexeme::blanks_len(rest);
     let end = before + 1;
     let with_blanks = |kind| Some((kind, end + lexeme::blanks_len(&rest[end..])));
     match rest.get(before)? {
-        b',' => with_blanks(Kind::Comma),
-        b':' => with_blanks(Kind::Colon),
-        b']' => Some((Kind::BracketClose, end)),
-        b'}' => Some((Kind::BraceClose, end)),
-        b'[' if before == 0 => with_blanks(Kind::BracketOpen),
-        b'{' if before == 0 => with_blanks(Kind::BraceOpen),
+        b',' => with_blanks(GrammarTokenKind::Comma),
+        b':' => with_blanks(GrammarTokenKind::Colon),
+        b']' => Some((GrammarTokenKind::BracketClose, end)),
+        b'}' => Some((GrammarTokenKind::BraceClose, end)),
+        b'[' if before == 0 => with_blanks(GrammarTokenKind::BracketOpen),
+        b'{' if before == 0 => with_blanks(GrammarTokenKind::BraceOpen),
         _ => None,
     }
 }
 
 /// Part of an unquoted value.
-pub(super) fn plain_token(rest: &str) -> Option<(Kind, usize)> {
+pub(super) fn plain_token(rest: &str) -> Option<(GrammarTokenKind, usize)> {
     lexeme::plain_lexeme(rest).map(|(kind, length)| match kind {
-        Plain::Id => (Kind::Id, length),
-        Plain::Escape => (Kind::Escape, length),
-        kind => (Kind::Plain(kind), length),
+        Plain::Id => (GrammarTokenKind::Id, length),
+        Plain::Escape => (GrammarTokenKind::Escape, length),
+        kind => (GrammarTokenKind::Plain(kind), length),
     })
 }
 
 /// The text that a token of a value stands for.
-pub(super) fn unescaped_text<'a>(source: &'a str, token: &Token) -> Cow<'a, str> {
+pub(super) fn unescaped_text<'a>(source: &'a str, token: &GrammarToken) -> Cow<'a, str> {
     let text = token.span.slice_of(source);
-    if token.kind == Kind::Escape {
+    if token.kind == GrammarTokenKind::Escape {
         Cow::Owned(lexeme::unescape_pairs(text))
     } else {
         Cow::Borrowed(text)
@@ -138,16 +137,16 @@ pub(super) fn unescaped_text<'a>(source: &'a str, token: &Token) -> Cow<'a, str>
 }
 
 /// A place among the tokens of one text.
-pub(super) struct Cursor<'a> {
+pub(super) struct TokenCursor<'a> {
     source: &'a str,
     /// What the text is, for errors at its end.
     name: &'static str,
-    tokens: Vec<Token>,
+    tokens: Vec<GrammarToken>,
     at: usize,
     depth: usize,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> TokenCursor<'a> {
     /// At the first token of `source`, which is a `name`.
     pub(super) fn new(source: &'a str, name: &'static str, lexer: impl Lexer) -> Self {
         Self {
@@ -163,20 +162,20 @@ impl<'a> Cursor<'a> {
         self.source
     }
 
-    pub(super) fn token(&self) -> &Token {
+    pub(super) fn token(&self) -> &GrammarToken {
         // The last token ends the input and is never consumed.
         &self.tokens[self.at.min(self.tokens.len() - 1)]
     }
 
-    pub(super) fn kind(&self) -> &Kind {
+    pub(super) fn kind(&self) -> &GrammarTokenKind {
         &self.token().kind
     }
 
-    pub(super) fn next_kind(&self) -> Option<&Kind> {
+    pub(super) fn next_kind(&self) -> Option<&GrammarTokenKind> {
         self.tokens.get(self.at + 1).map(|token| &token.kind)
     }
 
-    pub(super) fn span(&self) -> Span {
+    pub(super) fn span(&self) -> TextSpan {
         self.token().span
     }
 
@@ -185,12 +184,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// The token before this one.
-    pub(super) fn previous_token(&self) -> Option<&Token> {
+    pub(super) fn previous_token(&self) -> Option<&GrammarToken> {
         self.at.checked_sub(1).map(|at| &self.tokens[at])
     }
 
     /// From `start` to the end of the token before this one.
-    pub(super) fn span_from(&self, start: Span) -> Span {
+    pub(super) fn span_from(&self, start: TextSpan) -> TextSpan {
         self.previous_token()
             .map_or(start, |last| start.join_with(last.span))
     }
@@ -199,14 +198,17 @@ impl<'a> Cursor<'a> {
         self.at += 1;
     }
 
-    pub(super) fn consume_if(&mut self, kind: &Kind) -> bool {
-        let found = self.kind() == kind;
-        self.at += usize::from(found);
-        found
+    pub(super) fn consume_if(&mut self, kind: &GrammarTokenKind) -> bool {
+        let is_match = self.kind() == kind;
+        self.at += usize::from(is_match);
+        is_match
     }
 
     /// All tokens from here that `accept` takes.
-    pub(super) fn take_while(&mut self, accept: impl Fn(&Kind) -> bool) -> &[Token] {
+    pub(super) fn take_while(
+        &mut self,
+        accept: impl Fn(&GrammarTokenKind) -> bool,
+    ) -> &[GrammarToken] {
         let start = self.at;
         while accept(self.kind()) {
             self.at += 1;
@@ -216,7 +218,7 @@ impl<'a> Cursor<'a> {
 
     pub(super) fn expect(
         &mut self,
-        kind: &Kind,
+        kind: &GrammarTokenKind,
         expected: &'static str,
     ) -> Result<(), GrammarError> {
         if self.consume_if(kind) {
@@ -227,14 +229,14 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn unexpected(&self, expected: &'static str) -> GrammarError {
-        let found = match self.kind() {
-            Kind::Invalid(error) => return error.clone(),
-            Kind::End => format!("the end of the {}", self.name),
+        let actual = match self.kind() {
+            GrammarTokenKind::Invalid(error) => return error.clone(),
+            GrammarTokenKind::End => format!("the end of the {}", self.name),
             _ => format!("`{}`", self.text().trim()),
         };
         GrammarError::Unexpected {
             expected,
-            found,
+            found: actual,
             span: self.span(),
         }
     }

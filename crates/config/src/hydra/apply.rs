@@ -45,7 +45,7 @@ pub(super) fn apply_override(
         OverrideKind::Add => {
             let existing = resolve::select_key(config, key, context).map_err(failed)?;
             let is_container = value.as_dict().is_some() || value.as_list().is_some();
-            if existing.is_some_and(|found| !found.is_null()) && !is_container {
+            if existing.is_some_and(|node| !node.is_null()) && !is_container {
                 return Err(Error::AddExisting {
                     key: key.clone(),
                     line: line.input_line.clone(),
@@ -99,14 +99,14 @@ fn delete_key(
         line: line.input_line.clone(),
         error,
     };
-    let found = resolve::select_key(config, key, context).map_err(failed)?;
-    let Some(found) = found.filter(|found| !found.is_null()) else {
+    let current = resolve::select_key(config, key, context).map_err(failed)?;
+    let Some(current) = current.filter(|current| !current.is_null()) else {
         return Err(Error::DeleteMissing { key: key.clone() });
     };
-    if !value.is_null() && !value.equals(&found) {
+    if !value.is_null() && !value.equals(&current) {
         return Err(Error::DeleteMismatch {
             key: key.clone(),
-            found: found.to_string(),
+            found: current.to_string(),
             wanted: value.to_string(),
         });
     }

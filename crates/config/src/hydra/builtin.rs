@@ -14,7 +14,7 @@ pub(crate) const VERSION_BASE: &str = "1.3";
 /// Name of the empty config that stands in when an application has no config name.
 pub(crate) const EMPTY_CONFIG: &str = "_dummy_empty_config_";
 
-/// Files of `pkg://hydra.conf`.
+/// Hydra's own configs, which Python's Hydra ships under `pkg://hydra.conf`.
 pub(crate) const CONF: FileTree = &[
     ("hydra/env/default.yaml", ""),
     ("hydra/help/default.yaml", include_str!("conf/help.yaml")),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
 
-use super::element::{Choice, Element};
+use super::element::{Element, GroupChoice};
 use super::error::Error;
 use super::repository::Repository;
 use crate::grammar::{Element as Literal, Override, OverrideKind};
@@ -13,7 +13,7 @@ use crate::near_names::nearest_name;
 /// Where a choice that overrides another one was made.
 #[derive(Debug, Clone)]
 struct Overriding {
-    choice: Choice,
+    choice: GroupChoice,
     /// The config with the `override` item; `None` for the command line.
     config: Option<String>,
     used: bool,
@@ -187,9 +187,9 @@ impl Choices {
                 key: key.clone(),
                 config: overriding.config.clone(),
                 choice: match &overriding.choice {
-                    Choice::Null => "null".to_owned(),
-                    Choice::Name(name) => name.clone(),
-                    Choice::Options(options) => format!("[{}]", options.join(",")),
+                    GroupChoice::Null => "null".to_owned(),
+                    GroupChoice::Name(name) => name.clone(),
+                    GroupChoice::Options(options) => format!("[{}]", options.join(",")),
                 },
                 candidates,
             });
@@ -210,15 +210,15 @@ impl Choices {
     }
 }
 
-fn parse_choice(line: &Override) -> Result<Choice, Error> {
+fn parse_choice(line: &Override) -> Result<GroupChoice, Error> {
     match &line.element {
         Some(Literal::List(items)) => items
             .iter()
             .map(|item| literal_text(item).ok_or_else(|| invalid_value(line, "a list of strings")))
             .collect::<Result<_, _>>()
-            .map(Choice::Options),
+            .map(GroupChoice::Options),
         Some(element) => literal_text(element)
-            .map(Choice::Name)
+            .map(GroupChoice::Name)
             .ok_or_else(|| invalid_value(line, "a string or a list")),
         None => Err(invalid_value(line, "a string or a list")),
     }

@@ -53,12 +53,12 @@ pub(super) fn strftime(time: DateTime, pattern: &str) -> String {
 }
 
 /// One directive's value, before flags.
-enum Field {
+enum ClockField {
     Number { value: i64, width: usize, pad: char },
     Text(String),
 }
 
-impl Field {
+impl ClockField {
     fn write_padded(self, flags: &str) -> String {
         match self {
             Self::Number { value, width, pad } => {
@@ -80,19 +80,19 @@ impl Field {
     }
 }
 
-fn directive_field(time: DateTime, directive: char) -> Option<Field> {
-    let number = |value: i64, width: usize| Field::Number {
+fn directive_field(time: DateTime, directive: char) -> Option<ClockField> {
+    let number = |value: i64, width: usize| ClockField::Number {
         value,
         width,
         pad: '0',
     };
-    let spaced = |value: i64| Field::Number {
+    let spaced = |value: i64| ClockField::Number {
         value,
         width: 2,
         pad: ' ',
     };
-    let text = |text: &str| Field::Text(text.to_owned());
-    let again = |pattern: &str| Field::Text(strftime(time, pattern));
+    let text = |text: &str| ClockField::Text(text.to_owned());
+    let again = |pattern: &str| ClockField::Text(strftime(time, pattern));
     let weekday = i64::from(time.weekday().to_sunday_zero_offset());
     let day_name = DAYS[weekday as usize];
     let month_name = MONTHS[time.month() as usize - 1];

@@ -3,28 +3,19 @@
 use std::path::PathBuf;
 
 use super::error::Error;
-use super::{App, CfgKind, Execution, Host, Info};
+use super::{App, CfgKind, Execution, Host, InfoTopic};
 
 /// A command line such as `-m --config-name base db=mysql,sqlite`.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Command {
-    /// `--config-path`, `-cp`
+pub struct HydraCommand {
     pub config_path: Option<PathBuf>,
-    /// `--config-name`, `-cn`
     pub config_name: Option<String>,
-    /// `--config-dir`, `-cd`
     pub config_dir: Option<PathBuf>,
-    /// `--cfg`, `-c`
     pub cfg: Option<CfgKind>,
-    /// `--package`, `-p`
     pub package: Option<String>,
-    /// `--resolve`
     pub resolve: bool,
-    /// `--info`, `-i`
-    pub info: Option<Info>,
-    /// `--run`, `-r`
+    pub info: Option<InfoTopic>,
     pub run: bool,
-    /// `--multirun`, `-m`
     pub multirun: bool,
     /// Everything that is not a flag.
     pub overrides: Vec<String>,
@@ -32,13 +23,13 @@ pub struct Command {
 
 /// What came of a command line.
 #[derive(Debug, Clone)]
-pub enum Outcome {
+pub enum CommandOutcome {
     /// Text for standard output (`--cfg`, `--info`).
     Text(String),
     Execution(Execution),
 }
 
-impl Command {
+impl HydraCommand {
     /// Reads the arguments after the program's name.
     pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Self, Error> {
         let mut command = Self::default();
@@ -69,7 +60,7 @@ impl Command {
                 "--info" | "-i" => {
                     let next = args.next_if(|next| attached.is_none() && !next.starts_with('-'));
                     let info = attached.or(next).unwrap_or_else(|| "all".to_owned());
-                    let info = Info::parse(&info).ok_or_else(|| {
+                    let info = InfoTopic::parse(&info).ok_or_else(|| {
                         usage_error(format!(
                             "{flag} {info}: choose all, config, defaults, defaults-tree, plugins or searchpath"
                         ))
@@ -108,7 +99,7 @@ impl Command {
     }
 
     /// Does for `app` what the flags say; nothing is written or run.
-    pub fn perform(&self, app: &App, host: &Host) -> Result<Outcome, Error> {
+    pub fn perform(&self, app: &App, host: &Host) -> Result<CommandOutcome, Error> {
         let mut app = app.clone();
         if let Some(path) = &self.config_path {
             app.config_dir = Some(path.clone());
@@ -121,15 +112,15 @@ impl Command {
             let composed = app.compose(&self.overrides, super::RunMode::Run, host)?;
             return composed
                 .print_cfg(kind, self.package.as_deref(), self.resolve)
-                .map(Outcome::Text);
+                .map(CommandOutcome::Text);
         }
         if let Some(info) = self.info {
             return app
                 .render_info(info, &self.overrides, host)
-                .map(Outcome::Text);
+                .map(CommandOutcome::Text);
         }
         app.compose_execution(&self.overrides, self.multirun, host)
-            .map(Outcome::Execution)
+            .map(CommandOutcome::Execution)
     }
 }
 
@@ -141,8 +132,8 @@ fn usage_error(reason: String) -> Error {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Command, Error> {
-        Command::parse(line.split(' ').map(str::to_owned))
+    fn parse(line: &str) -> Result<HydraCommand, Error> {
+        HydraCommand::parse(line.split(' ').map(str::to_owned))
     }
 
     #[test]
@@ -157,10 +148,10 @@ mod tests {
 
     #[test]
     fn info_has_an_optional_value() {
-        assert_eq!(parse("--info").expect("valid").info, Some(Info::All));
+        assert_eq!(parse("--info").expect("valid").info, Some(InfoTopic::All));
         assert_eq!(
             parse("-i defaults").expect("valid").info,
-            Some(Info::Defaults)
+            Some(InfoTopic::Defaults)
         );
         assert!(parse("--info a=1").is_err());
     }

@@ -6,9 +6,9 @@ use super::builtin::EMPTY_CONFIG;
 use super::choices::Choices;
 use super::defaults_list::{self, ResultDefault};
 use super::error::Error;
-use super::repository::{Loaded, Repository};
+use super::repository::{LoadedConfig, Repository};
 use super::schema;
-use super::session::Session;
+use super::session::ComposeSession;
 use super::source::SourceInfo;
 use super::tree::{Tree, TreeBuilder};
 use super::{App, Host, RunMode};
@@ -27,7 +27,7 @@ pub(super) const REPLACE: Update = Update {
 
 /// Which configs are merged, and how that came about.
 #[derive(Debug, Clone)]
-pub struct Defaults {
+pub struct MergedDefaults {
     /// The configs in the order they are merged.
     pub list: Vec<ResultDefault>,
     /// Every group met, with its option.
@@ -39,8 +39,8 @@ pub struct Defaults {
 pub struct Composed {
     /// The whole config, with `hydra`.
     pub config: Node,
-    /// How it came about.
-    pub defaults: Defaults,
+    /// The defaults tree and list that `config` was merged from.
+    pub defaults: MergedDefaults,
     pub sources: Vec<SourceInfo>,
     pub(crate) host: Host,
 }
@@ -87,7 +87,7 @@ impl App {
         overrides: &[String],
         mode: RunMode,
         host: &Host,
-    ) -> Result<Defaults, Error> {
+    ) -> Result<MergedDefaults, Error> {
         let session = self.open_session(overrides, host)?;
         self.defaults_of(&session, mode, host)
             .map(|(defaults, _)| defaults)
@@ -95,10 +95,10 @@ impl App {
 
     fn defaults_of(
         &self,
-        session: &Session,
+        session: &ComposeSession,
         mode: RunMode,
         host: &Host,
-    ) -> Result<(Defaults, Vec<Override>), Error> {
+    ) -> Result<(MergedDefaults, Vec<Override>), Error> {
         let mut choices = Choices::new(&session.repository, &session.overrides)?;
         let context = host.compose_context();
         let resolve = |scope: Node, text: &str| resolve::evaluate_text(&scope, text, &context);
@@ -112,7 +112,7 @@ impl App {
         let tree = builder.build_tree(self.config_name.as_deref().unwrap_or(EMPTY_CONFIG))?;
         let list = defaults_list::flatten_tree(&tree)?;
         choices.ensure_all_used()?;
-        let defaults = Defaults {
+        let defaults = MergedDefaults {
             list,
             choices: choices.known.into_iter().collect(),
             tree,
@@ -122,7 +122,7 @@ impl App {
 
     fn compose_session(
         &self,
-        session: &Session,
+        session: &ComposeSession,
         mode: RunMode,
         host: &Host,
     ) -> Result<Composed, Error> {
@@ -150,7 +150,7 @@ impl App {
 impl Composed {
     /// What composing it and resolving its values warned about since the last time.
     pub fn take_warnings(&self) -> Vec<String> {
-        self.host.warnings.take()
+        self.host.warnings.take_all()
     }
 
     /// The config of the job: everything but `hydra`.
@@ -175,8 +175,8 @@ impl Composed {
     }
 
     pub(super) fn value_in(&self, key: &str, context: &Context) -> Result<Node, Error> {
-        let found = resolve::select_key(&self.config, key, context)?;
-        Ok(found.unwrap_or_else(|| Node::new(Value::Null)))
+        let node = resolve::select_key(&self.config, key, context)?;
+        Ok(node.unwrap_or_else(|| Node::new(Value::Null)))
     }
 
     /// The resolved value at a key as Python's `str` shows it.
@@ -258,7 +258,7 @@ fn merge_default(
 /// A user's file that has the name of one of Hydra's typed configs must fit its type.
 fn merged_with_schema(
     mut typed: Node,
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     item: &ResultDefault,
     context: &Context,
 ) -> Result<Node, Error> {

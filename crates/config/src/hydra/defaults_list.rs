@@ -6,7 +6,7 @@ use super::element::Element;
 use super::error::Error;
 use super::tree::Tree;
 
-/// One config to merge.
+/// One entry of the final defaults list: a config, and the package that it is merged into.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResultDefault {
     /// Path of the config from the root of the search path.

@@ -5,18 +5,15 @@
 
 /// The option chosen for a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Choice {
-    /// `group: null`
+pub(crate) enum GroupChoice {
     Null,
-    /// `group: option`
     Name(String),
-    /// `group: [a, b]`
     Options(Vec<String>),
 }
 
 /// What an [`Element`] refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum DefaultsTarget {
     /// The root above Hydra's config and the primary config.
     Root,
     /// A config named by its path, `_self_` among them.
@@ -24,7 +21,7 @@ pub(crate) enum Target {
     /// An option of a group.
     Group {
         group: String,
-        choice: Choice,
+        choice: GroupChoice,
         /// Written with `override`: changes a choice made elsewhere.
         is_override: bool,
         /// Added by `+group=option` on the command line.
@@ -35,7 +32,7 @@ pub(crate) enum Target {
 /// An item of a defaults list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Element {
-    pub(crate) target: Target,
+    pub(crate) target: DefaultsTarget,
     pub(crate) optional: bool,
     pub(crate) primary: bool,
     /// Removed by `~group` or an optional config that does not exist.
@@ -47,7 +44,7 @@ pub(crate) struct Element {
 }
 
 impl Element {
-    fn new(target: Target, package: Option<String>) -> Self {
+    fn new(target: DefaultsTarget, package: Option<String>) -> Self {
         let package = package.map(|package| {
             if package == "_here_" {
                 String::new()
@@ -68,11 +65,11 @@ impl Element {
     }
 
     pub(crate) fn root() -> Self {
-        Self::new(Target::Root, None)
+        Self::new(DefaultsTarget::Root, None)
     }
 
     pub(crate) fn config(path: impl Into<String>, package: Option<String>) -> Self {
-        Self::new(Target::Config(path.into()), package)
+        Self::new(DefaultsTarget::Config(path.into()), package)
     }
 
     pub(crate) fn self_element() -> Self {
@@ -82,10 +79,10 @@ impl Element {
     pub(crate) fn group(
         group: impl Into<String>,
         package: Option<String>,
-        choice: Choice,
+        choice: GroupChoice,
         is_override: bool,
     ) -> Self {
-        let target = Target::Group {
+        let target = DefaultsTarget::Group {
             group: group.into(),
             choice,
             is_override,
@@ -97,7 +94,7 @@ impl Element {
     /// The same item, as added by `+group=option`.
     #[must_use]
     pub(crate) fn into_appended(mut self) -> Self {
-        if let Target::Group { external, .. } = &mut self.target {
+        if let DefaultsTarget::Group { external, .. } = &mut self.target {
             *external = true;
         }
         self
@@ -105,7 +102,7 @@ impl Element {
 
     /// The config that one of several options names, in the place of this item.
     pub(crate) fn with_option(&self, option: &str) -> Self {
-        let Target::Group { group, .. } = &self.target else {
+        let DefaultsTarget::Group { group, .. } = &self.target else {
             return self.clone();
         };
         let mut element = Self::config(format!("{group}/{option}"), self.package.clone());
@@ -142,7 +139,7 @@ impl Element {
     pub(crate) fn is_self(&self) -> bool {
         self.name() == Some("_self_")
             && match &self.target {
-                Target::Config(path) => path == "_self_",
+                DefaultsTarget::Config(path) => path == "_self_",
                 _ => true,
             }
     }
@@ -150,7 +147,7 @@ impl Element {
     pub(crate) fn is_override(&self) -> bool {
         matches!(
             self.target,
-            Target::Group {
+            DefaultsTarget::Group {
                 is_override: true,
                 ..
             }
@@ -158,11 +155,11 @@ impl Element {
     }
 
     pub(crate) fn is_external(&self) -> bool {
-        matches!(self.target, Target::Group { external: true, .. })
+        matches!(self.target, DefaultsTarget::Group { external: true, .. })
     }
 
     pub(crate) fn is_group(&self) -> bool {
-        matches!(self.target, Target::Group { .. })
+        matches!(self.target, DefaultsTarget::Group { .. })
     }
 
     /// Whether the option is still to be given (`???`).
@@ -173,23 +170,23 @@ impl Element {
     /// Whether the name holds an interpolation.
     pub(crate) fn is_interpolation(&self) -> bool {
         match &self.target {
-            Target::Root => false,
-            Target::Config(_) => self.config_path().contains("${"),
-            Target::Group { .. } => self.name().is_some_and(|name| name.contains("${")),
+            DefaultsTarget::Root => false,
+            DefaultsTarget::Config(_) => self.config_path().contains("${"),
+            DefaultsTarget::Group { .. } => self.name().is_some_and(|name| name.contains("${")),
         }
     }
 
     /// The choice of a group item.
-    pub(crate) fn choice(&self) -> Option<&Choice> {
+    pub(crate) fn choice(&self) -> Option<&GroupChoice> {
         match &self.target {
-            Target::Group { choice, .. } => Some(choice),
+            DefaultsTarget::Group { choice, .. } => Some(choice),
             _ => None,
         }
     }
 
     /// Replaces the choice of a group item.
-    pub(crate) fn replace_choice(&mut self, new: Choice) {
-        if let Target::Group { choice, .. } = &mut self.target {
+    pub(crate) fn replace_choice(&mut self, new: GroupChoice) {
+        if let DefaultsTarget::Group { choice, .. } = &mut self.target {
             *choice = new;
         }
     }
@@ -197,20 +194,22 @@ impl Element {
     /// Replaces an interpolated name by its value.
     pub(crate) fn set_resolved(&mut self, name: String) {
         match &mut self.target {
-            Target::Root => {}
-            Target::Config(path) => *path = name,
-            Target::Group { choice, .. } => *choice = Choice::Name(name),
+            DefaultsTarget::Root => {}
+            DefaultsTarget::Config(path) => *path = name,
+            DefaultsTarget::Group { choice, .. } => *choice = GroupChoice::Name(name),
         }
     }
 
     /// The option or the last part of the path; `None` for `null` and for several options.
     pub(crate) fn name(&self) -> Option<&str> {
         match &self.target {
-            Target::Root => None,
-            Target::Config(path) => Some(path.rsplit_once('/').map_or(path, |(_, name)| name)),
-            Target::Group { choice, .. } => match choice {
-                Choice::Name(name) => Some(name),
-                Choice::Null | Choice::Options(_) => None,
+            DefaultsTarget::Root => None,
+            DefaultsTarget::Config(path) => {
+                Some(path.rsplit_once('/').map_or(path, |(_, name)| name))
+            }
+            DefaultsTarget::Group { choice, .. } => match choice {
+                GroupChoice::Name(name) => Some(name),
+                GroupChoice::Null | GroupChoice::Options(_) => None,
             },
         }
     }
@@ -218,8 +217,8 @@ impl Element {
     /// The group that the config is in, from the root of the search path.
     pub(crate) fn group_path(&self) -> String {
         match &self.target {
-            Target::Root => String::new(),
-            Target::Config(path) => {
+            DefaultsTarget::Root => String::new(),
+            DefaultsTarget::Config(path) => {
                 let relative = path.strip_prefix('/').unwrap_or(path);
                 let group = relative.rsplit_once('/').map_or("", |(group, _)| group);
                 if path.starts_with('/') {
@@ -228,7 +227,7 @@ impl Element {
                     join_nonempty(&self.parent_group, group, '/')
                 }
             }
-            Target::Group { group, .. } => match group.strip_prefix('/') {
+            DefaultsTarget::Group { group, .. } => match group.strip_prefix('/') {
                 Some(absolute) => absolute.to_owned(),
                 None => join_nonempty(&self.parent_group, group, '/'),
             },
@@ -238,13 +237,13 @@ impl Element {
     /// The path of the config, from the root of the search path.
     pub(crate) fn config_path(&self) -> String {
         match &self.target {
-            Target::Root => "<root>".to_owned(),
-            Target::Config(path) => match path.strip_prefix('/') {
+            DefaultsTarget::Root => "<root>".to_owned(),
+            DefaultsTarget::Config(path) => match path.strip_prefix('/') {
                 Some(absolute) => absolute.to_owned(),
                 None if self.parent_group.is_empty() => path.clone(),
                 None => format!("{}/{path}", self.parent_group),
             },
-            Target::Group { .. } => {
+            DefaultsTarget::Group { .. } => {
                 format!("{}/{}", self.group_path(), self.name().unwrap_or("None"))
             }
         }
@@ -276,14 +275,16 @@ impl Element {
     fn resolve_package(&self, own: Option<&String>) -> String {
         let own = own.cloned().unwrap_or_else(|| {
             match &self.target {
-                Target::Root => String::new(),
-                Target::Config(path) => path
+                DefaultsTarget::Root => String::new(),
+                DefaultsTarget::Config(path) => path
                     .strip_prefix('/')
                     .unwrap_or(path)
                     .rsplit_once('/')
                     .map_or("", |(group, _)| group)
                     .to_owned(),
-                Target::Group { group, .. } => group.strip_prefix('/').unwrap_or(group).to_owned(),
+                DefaultsTarget::Group { group, .. } => {
+                    group.strip_prefix('/').unwrap_or(group).to_owned()
+                }
             }
             .replace('/', ".")
         });
@@ -313,7 +314,7 @@ mod tests {
     use super::*;
 
     fn group(name: &str, package: Option<&str>, parent: (&str, &str)) -> Element {
-        let choice = Choice::Name("x".to_owned());
+        let choice = GroupChoice::Name("x".to_owned());
         let mut element = Element::group(name, package.map(str::to_owned), choice, false);
         element.set_parent(parent.0, parent.1);
         element

@@ -1,9 +1,9 @@
 //! What can be wrong with a composition, in terms of what the user wrote.
 
 use crate::error::{Error as ValueError, ErrorKind};
-use crate::grammar::{GrammarError, Span};
+use crate::grammar::{GrammarError, TextSpan};
 use crate::near_names::nearest_name;
-use crate::source::Origin;
+use crate::source::SourceSpan;
 
 /// A composition that cannot be done.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -16,18 +16,20 @@ pub enum Error {
     /// The override does not follow the grammar.
     #[error("error in override '{line}': {error}")]
     OverrideGrammar { line: String, error: GrammarError },
-    /// `a=1,2` without `--multirun`.
+    /// Several values, as in `a=1,2`, without `--multirun`.
     #[error("ambiguous value for argument '{line}'")]
     AmbiguousOverride { line: String },
     /// A sweep function without `--multirun`.
     #[error("sweep parameters '{line}' require --multirun")]
     SweepWithoutMultirun { line: String },
-    /// A sweep over `hydra.*`.
     #[error("sweeping over Hydra's configuration is not supported: '{line}'")]
     SweepOverHydra { line: String },
     /// A sweep that cannot be enumerated.
     #[error("the basic sweeper does not support '{line}': {reason}")]
     UnsupportedSweep { line: String, reason: String },
+    /// A sweep that would be composed for minutes.
+    #[error("the sweep has {jobs} jobs, at most {jobs_max} are composed at once")]
+    TooManyJobs { jobs: usize, jobs_max: usize },
 
     /// The primary config directory does not exist.
     #[error("primary config directory not found: '{path}'")]
@@ -83,7 +85,7 @@ pub enum Error {
     InvalidDefaults {
         config: String,
         reason: String,
-        origin: Option<Origin>,
+        origin: Option<SourceSpan>,
     },
     /// Two `_self_` in one list.
     #[error("duplicate _self_ in the defaults list of '{config}'")]
@@ -118,7 +120,6 @@ pub enum Error {
     /// One group twice in the list.
     #[error("{key} appears more than once in the final defaults list")]
     DuplicateDefault { key: String },
-    /// Defaults nested without end.
     #[error(
         "defaults are nested deeper than {depth} levels at '{config}', which is most likely a cycle"
     )]
@@ -138,7 +139,6 @@ pub enum Error {
         chosen: Option<String>,
         known: Vec<String>,
     },
-    /// `++group=option`.
     #[error("force-add of config groups is not supported: '{line}'")]
     ForceAddGroup { line: String },
     /// A group set to something that cannot name an option.
@@ -148,7 +148,7 @@ pub enum Error {
         group: String,
         expected: &'static str,
     },
-    /// `key@package=value` where `key` is no group.
+    /// `key@package=value` where `key` is not a config group.
     #[error(
         "override '{line}' looks like a config group override, but there is no config group '{group}'"
     )]
@@ -158,10 +158,8 @@ pub enum Error {
         groups: Vec<String>,
     },
 
-    /// Merging a config failed.
     #[error("in '{config}': {error}")]
     Merge { config: String, error: ValueError },
-    /// Applying an override failed.
     #[error("error in override '{line}': {error}")]
     Override { line: String, error: ValueError },
     /// An override of a key that does not exist.
@@ -176,10 +174,9 @@ pub enum Error {
     /// `+key=value` where there is a value already.
     #[error("could not append to the config: there is an item at '{key}' already")]
     AddExisting { key: String, line: String },
-    /// `~key` of nothing.
     #[error("could not delete '{key}' from the config: it does not exist")]
     DeleteMissing { key: String },
-    /// `~key=value` of another value.
+    /// `~key=value` where the key has another value.
     #[error("could not delete '{key}' from the config: its value is {found} and not {wanted}")]
     DeleteMismatch {
         key: String,
@@ -198,7 +195,6 @@ pub enum Error {
     /// The flags do not fit together.
     #[error("{reason}")]
     Usage { reason: String },
-    /// `--package` names nothing.
     #[error("package '{package}' not found in config")]
     PackageNotFound { package: String },
     /// A value could not be resolved or written.
@@ -215,6 +211,7 @@ impl Error {
             Self::SweepWithoutMultirun { .. } => "sweep_without_multirun",
             Self::SweepOverHydra { .. } => "sweep_over_hydra",
             Self::UnsupportedSweep { .. } => "unsupported_sweep",
+            Self::TooManyJobs { .. } => "too_many_jobs",
             Self::MissingPrimaryDirectory { .. } | Self::MissingDirectory { .. } => {
                 "missing_config_dir"
             }
@@ -267,6 +264,7 @@ impl Error {
                 ))
             }
             Self::SweepWithoutMultirun { .. } => Some("add --multirun".to_owned()),
+            Self::TooManyJobs { .. } => Some("fewer values of a key, or several sweeps".to_owned()),
             Self::MissingPrimary {
                 config, options, ..
             }
@@ -326,7 +324,7 @@ impl Error {
     }
 
     /// Where the mistake was written, when a config file is to blame.
-    pub fn origin(&self) -> Option<&Origin> {
+    pub fn origin(&self) -> Option<&SourceSpan> {
         match self {
             Self::InvalidConfig { error, .. }
             | Self::Merge { error, .. }
@@ -339,7 +337,7 @@ impl Error {
     }
 
     /// The override to blame and the place in it, when the command line is.
-    pub fn override_span(&self) -> Option<(&str, Span)> {
+    pub fn override_span(&self) -> Option<(&str, TextSpan)> {
         match self {
             Self::OverrideGrammar { line, error } => Some((line, error.span())),
             Self::AmbiguousOverride { line }
@@ -351,7 +349,7 @@ impl Error {
             | Self::UnknownGroup { line, .. }
             | Self::Override { line, .. }
             | Self::KeyNotInStruct { line, .. }
-            | Self::AddExisting { line, .. } => Some((line, Span::new(0, line.len()))),
+            | Self::AddExisting { line, .. } => Some((line, TextSpan::new(0, line.len()))),
             _ => None,
         }
     }

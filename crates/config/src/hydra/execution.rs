@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use super::error::Error;
-use super::job::Job;
+use super::job::HydraJob;
 use super::sweep::Multirun;
 use super::{App, Host, RunMode};
 
 /// What an application does for its arguments: one job or a sweep.
 #[derive(Debug, Clone)]
 pub enum Execution {
-    Run(Box<Job>),
+    Run(Box<HydraJob>),
     Multirun(Multirun),
 }
 
@@ -44,7 +44,7 @@ impl App {
                 let composed = self.compose(&overrides, RunMode::Run, host)?;
                 let dir = composed.job_value("hydra.run.dir")?.to_string();
                 let task = composed.override_lines("hydra.overrides.task")?;
-                let job = Job::new(composed, PathBuf::from(dir), task)?;
+                let job = HydraJob::new(composed, PathBuf::from(dir), task)?;
                 Ok(Execution::Run(Box::new(job)))
             }
         }

@@ -4,15 +4,14 @@ use std::fmt::Write as _;
 
 use super::builtin::HYDRA_VERSION;
 use super::defaults_list::ResultDefault;
-use super::element::Choice;
+use super::element::GroupChoice;
 use super::error::Error;
 use super::source::SourceInfo;
 use super::tree::Tree;
 use super::{App, CfgKind, Host, RunMode};
 
-/// What `--info` shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Info {
+pub enum InfoTopic {
     /// Everything below, with the release and the plugins.
     All,
     /// Search path, defaults tree, defaults list and the config.
@@ -23,7 +22,7 @@ pub enum Info {
     SearchPath,
 }
 
-impl Info {
+impl InfoTopic {
     /// The name on the command line.
     pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
@@ -42,28 +41,28 @@ impl App {
     /// The text that `--info` prints.
     pub fn render_info(
         &self,
-        info: Info,
+        info: InfoTopic,
         overrides: &[String],
         host: &Host,
     ) -> Result<String, Error> {
         let mut out = String::new();
         match info {
-            Info::All => {
+            InfoTopic::All => {
                 write_heading(&mut out, &format!("Hydra {HYDRA_VERSION}"), '=');
                 write_plugins(&mut out);
                 self.config_info(&mut out, overrides, host)?;
             }
-            Info::Config => self.config_info(&mut out, overrides, host)?,
-            Info::Plugins => write_plugins(&mut out),
-            Info::SearchPath => {
+            InfoTopic::Config => self.config_info(&mut out, overrides, host)?,
+            InfoTopic::Plugins => write_plugins(&mut out),
+            InfoTopic::SearchPath => {
                 let composed = self.compose(overrides, RunMode::Run, host)?;
                 search_path(&mut out, &composed.sources);
             }
-            Info::DefaultsTree => {
+            InfoTopic::DefaultsTree => {
                 let defaults = self.compose_defaults(overrides, RunMode::Run, host)?;
                 defaults_tree(&mut out, &defaults.tree);
             }
-            Info::Defaults => {
+            InfoTopic::Defaults => {
                 let defaults = self.compose_defaults(overrides, RunMode::Run, host)?;
                 defaults_list(&mut out, &defaults.list);
             }
@@ -162,8 +161,8 @@ fn write_branch(out: &mut String, tree: &Tree, indent: usize) {
         None => element.config_path(),
         Some(choice) => {
             let name = match choice {
-                Choice::Name(name) => name,
-                Choice::Null | Choice::Options(_) => "null",
+                GroupChoice::Name(name) => name,
+                GroupChoice::Null | GroupChoice::Options(_) => "null",
             };
             format!("{}: {name}", element.override_key())
         }

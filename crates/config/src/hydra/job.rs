@@ -11,7 +11,7 @@ use crate::node::Node;
 
 /// A job, composed and with its output directory known; nothing has been written.
 #[derive(Debug, Clone)]
-pub struct Job {
+pub struct HydraJob {
     /// The overrides of the job, in a sweep those the sweeper made.
     pub overrides: Vec<String>,
     /// The composed config, `hydra` included.
@@ -26,7 +26,7 @@ pub struct Job {
     pub env_set: BTreeMap<String, String>,
 }
 
-impl Job {
+impl HydraJob {
     /// A job of a sweep, in its numbered directory.
     pub(super) fn in_sweep(
         mut composed: Composed,

@@ -3,7 +3,7 @@
 use crate::near_names::{nearest_alike, nearest_name, shared_words};
 use crate::node::Node;
 
-/// Keys that a suggestion names at most: more are no help.
+/// Maximum number of keys in a suggestion: a longer list does not help.
 const SUGGESTED_MAX: usize = 3;
 
 /// The keys of the application that were most likely meant by the unknown `key`, in this order: one of the same name elsewhere
@@ -93,7 +93,7 @@ fn collect_keys(node: &Node, path: &str, known: &mut Vec<(bool, String)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Source;
+    use crate::source::SourceText;
     use crate::yaml;
 
     #[test]
@@ -103,7 +103,7 @@ mod tests {
                     model: {path: null, name: gpt2, num_hidden_layers: 12}\n\
                     workload: {batch_size: '${runtime.batch_size}', prompt_tokens: 8, cached_tokens: 0, logits: last}\n\
                     hydra: {verbose: false}\n";
-        let config = yaml::load_config(&Source::new("config.yaml", text)).unwrap();
+        let config = yaml::load_config(&SourceText::new("config.yaml", text)).unwrap();
         let cases = [
             ("batch_size", "runtime.batch_size"),
             ("batch", "runtime.batch_size"),

@@ -33,16 +33,16 @@ mod tree;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-pub use command::{Command, Outcome};
-pub use compose::{Composed, Defaults};
+pub use command::{CommandOutcome, HydraCommand};
+pub use compose::{Composed, MergedDefaults};
 pub use defaults_list::ResultDefault;
 pub use error::{Error, ask_which};
 pub use execution::Execution;
-pub use info::Info;
-pub use job::Job;
+pub use info::InfoTopic;
+pub use job::HydraJob;
 pub use show::CfgKind;
 pub use source::{FileTree, SourceInfo};
-pub use sweep::{Launcher, Multirun, Sweep};
+pub use sweep::{COMPOSED_MAX, JobSweep, Launcher, Multirun};
 
 pub use crate::warnings::Warnings;
 
@@ -81,7 +81,7 @@ pub enum RunMode {
 /// The world around a composition. Nothing else is looked at but config files.
 #[derive(Debug, Clone)]
 pub struct Host {
-    /// The working directory, absolute.
+    /// Absolute path of the working directory, which relative search paths start from.
     pub cwd: PathBuf,
     pub env: BTreeMap<String, String>,
     /// The local time that `${now:…}` shows.

@@ -4,20 +4,20 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use super::element::{Choice, Element};
+use super::element::{Element, GroupChoice};
 use super::error::Error;
 use super::schema;
 use super::source::{ConfigSource, Listing, SourceInfo};
 use crate::node::{Node, Value};
-use crate::source::Source as Text;
+use crate::source::SourceText as Text;
 use crate::yaml;
 
 /// A config as read from its source.
 #[derive(Debug)]
-pub(crate) struct Loaded {
-    /// The content without `defaults`.
+pub(crate) struct LoadedConfig {
+    /// What the file says, without its `defaults` list.
     pub(crate) config: Node,
-    /// The `# @package` header.
+    /// Package from the file's `# @package` header.
     pub(crate) package: Option<String>,
     pub(crate) defaults: Vec<Element>,
     /// Whether anything but `defaults` is in it, missing values aside.
@@ -30,7 +30,7 @@ pub(crate) struct Loaded {
 #[derive(Debug)]
 pub(crate) struct Repository {
     sources: Vec<ConfigSource>,
-    cache: RefCell<HashMap<String, Option<Rc<Loaded>>>>,
+    cache: RefCell<HashMap<String, Option<Rc<LoadedConfig>>>>,
 }
 
 impl Repository {
@@ -93,7 +93,7 @@ impl Repository {
 
     /// Every group of the search path that has options, with its path from the root.
     pub(crate) fn all_groups(&self) -> Vec<String> {
-        let mut found = Vec::new();
+        let mut groups = Vec::new();
         let mut pending = self.child_groups("");
         while let Some(group) = pending.pop() {
             // A link to a directory above would never end.
@@ -106,17 +106,17 @@ impl Repository {
                     .map(|sub| format!("{group}/{sub}")),
             );
             if !self.group_options(&group).is_empty() {
-                found.push(group);
+                groups.push(group);
             }
         }
-        found.sort();
-        found
+        groups.sort();
+        groups
     }
 
     /// Reads a config; `None` when no source has it.
-    pub(crate) fn load_config(&self, path: &str) -> Result<Option<Rc<Loaded>>, Error> {
-        if let Some(found) = self.cache.borrow().get(path) {
-            return Ok(found.clone());
+    pub(crate) fn load_config(&self, path: &str) -> Result<Option<Rc<LoadedConfig>>, Error> {
+        if let Some(loaded) = self.cache.borrow().get(path) {
+            return Ok(loaded.clone());
         }
         let loaded = match self.sources.iter().find(|source| source.is_config(path)) {
             Some(source) => read_config(source, path)?.map(Rc::new),
@@ -129,7 +129,7 @@ impl Repository {
     }
 }
 
-fn read_config(source: &ConfigSource, path: &str) -> Result<Option<Loaded>, Error> {
+fn read_config(source: &ConfigSource, path: &str) -> Result<Option<LoadedConfig>, Error> {
     let Some((text, file)) = source.read_config(path)? else {
         return Ok(None);
     };
@@ -155,7 +155,7 @@ fn read_config(source: &ConfigSource, path: &str) -> Result<Option<Loaded>, Erro
     let has_content = config
         .as_dict()
         .is_some_and(|dict| dict.values().any(|value| !value.is_missing()));
-    Ok(Some(Loaded {
+    Ok(Some(LoadedConfig {
         config,
         package,
         defaults,
@@ -171,12 +171,12 @@ fn parse_elements(config: &str, list: &Node) -> Result<Vec<Element>, Error> {
         origin: node.origin.clone(),
     };
     let Some(items) = list.as_list() else {
-        let found = match &list.value {
+        let actual = match &list.value {
             Value::Dict(_) => "a mapping",
             _ => list.type_name(),
         };
         return Err(invalid(
-            format!("defaults must be a list, got {found}"),
+            format!("defaults must be a list, got {actual}"),
             list,
         ));
     };
@@ -239,9 +239,9 @@ fn group_element(key: &str, value: &Node) -> Result<Element, String> {
         }
     }
     let choice = match &value.value {
-        Value::Null => Choice::Null,
-        Value::Str(name) => Choice::Name(name.clone()),
-        Value::List(items) => Choice::Options(
+        Value::Null => GroupChoice::Null,
+        Value::Str(name) => GroupChoice::Name(name.clone()),
+        Value::List(items) => GroupChoice::Options(
             items
                 .iter()
                 .map(|item| {

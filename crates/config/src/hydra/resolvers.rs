@@ -41,10 +41,10 @@ impl Host {
         root.insert(HIDDEN, hydra);
         context.register("hydra", move |call| {
             let key = single_argument("hydra", call.args)?;
-            let found = resolve::select_key(&root, &format!("{HIDDEN}.{key}"), &inner)?;
-            let mut found = found.unwrap_or_else(|| Node::new(Value::Null));
-            found.flags.readonly = Some(true);
-            Ok(found)
+            let node = resolve::select_key(&root, &format!("{HIDDEN}.{key}"), &inner)?;
+            let mut node = node.unwrap_or_else(|| Node::new(Value::Null));
+            node.flags.readonly = Some(true);
+            Ok(node)
         });
         context
     }

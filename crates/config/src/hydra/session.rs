@@ -13,13 +13,17 @@ use crate::node::Node;
 use crate::resolve;
 
 /// A search path with the overrides that were parsed against it.
-pub(super) struct Session {
+pub(super) struct ComposeSession {
     pub(super) repository: Repository,
     pub(super) overrides: Vec<Override>,
 }
 
 impl App {
-    pub(super) fn open_session(&self, overrides: &[String], host: &Host) -> Result<Session, Error> {
+    pub(super) fn open_session(
+        &self,
+        overrides: &[String],
+        host: &Host,
+    ) -> Result<ComposeSession, Error> {
         let sources = search_path::default_sources(self, host)?;
         let mut overrides = parse_overrides(overrides, &mut SeededShuffle::new(host.seed))?;
         for line in &mut overrides {
@@ -37,7 +41,7 @@ impl App {
                     .add_once(format!("{} is not available.", source.info()));
             }
         }
-        Ok(Session {
+        Ok(ComposeSession {
             repository,
             overrides,
         })
@@ -46,12 +50,12 @@ impl App {
     fn resolve_alias(&self, line: &mut Override) {
         let group = line.key_or_group.as_str();
         if let Some(Literal::Str(name)) = &mut line.element
-            && let Some(found) = self
+            && let Some(alias) = self
                 .aliases
                 .iter()
                 .find(|alias| alias.group == group && alias.alias.eq_ignore_ascii_case(name))
         {
-            found.option.clone_into(name);
+            alias.option.clone_into(name);
         }
     }
 
@@ -92,8 +96,8 @@ impl App {
                 ("hydra.searchpath in main", list)
             }
         };
-        let invalid = |found: &Node| Error::InvalidSearchPath {
-            reason: format!("got {}", found.value.repr()),
+        let invalid = |node: &Node| Error::InvalidSearchPath {
+            reason: format!("got {}", node.value.repr()),
         };
         match list {
             None => Ok(None),

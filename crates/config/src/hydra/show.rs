@@ -1,4 +1,4 @@
-//! What `--cfg` prints.
+//! The text that `--cfg` prints: the composed config or a part of it.
 
 use super::compose::Composed;
 use super::error::Error;
@@ -55,28 +55,28 @@ impl Composed {
             }
             return Ok(emit::to_yaml(&shown));
         };
-        let mut found = select_with(&shown, package, &context, Select::default())?
-            .filter(|found| !found.node.is_null())
+        let mut selected = select_with(&shown, package, &context, Select::default())?
+            .filter(|selected| !selected.node.is_null())
             .ok_or_else(|| Error::PackageNotFound {
                 package: package.to_owned(),
             })?;
-        if !found.node.is_container() {
-            return Ok(format!("{}\n", found.node));
+        if !selected.node.is_container() {
+            return Ok(format!("{}\n", selected.node));
         }
         if resolve {
-            match &found.path {
+            match &selected.path {
                 Some(path) => {
                     resolve::resolve_at(&mut shown, path, &context)?;
-                    if let Some(node) = resolve::get(&shown, path) {
-                        found.node = node.clone();
+                    if let Some(node) = resolve::node_at(&shown, path) {
+                        selected.node = node.clone();
                     }
                 }
-                None => found.node = resolve::to_container(&found.node, &context)?,
+                None => selected.node = resolve::to_container(&selected.node, &context)?,
             }
         }
         Ok(format!(
             "# @package {package}\n{}",
-            emit::to_yaml(&found.node)
+            emit::to_yaml(&selected.node)
         ))
     }
 

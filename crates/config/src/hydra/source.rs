@@ -12,9 +12,7 @@ pub type FileTree = &'static [(&'static str, &'static str)];
 pub struct SourceInfo {
     /// Who put the source on the search path (`hydra`, `main`, `command-line`, …).
     pub provider: String,
-    /// `file`, `pkg` or `structured`.
     pub scheme: String,
-    /// The path after `scheme://`.
     pub path: String,
 }
 

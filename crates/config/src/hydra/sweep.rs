@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 
 use super::compose::Composed;
 use super::error::Error;
-use super::job::Job;
+use super::job::HydraJob;
 use super::repository::Repository;
 use super::session::parse_overrides;
 use super::{App, Host, RunMode, search_path};
@@ -15,15 +15,18 @@ use crate::grammar::Override;
 use crate::grammar::overrides::SeededShuffle;
 use crate::node::Value;
 
+/// Jobs of a sweep that are composed at once. Each takes less than a millisecond, and 145 kB until the sweep ends.
+pub const COMPOSED_MAX: usize = 10_000;
+
 /// A sweep, composed and checked but not started.
 #[derive(Debug, Clone)]
 pub struct Multirun {
-    /// `hydra.sweep.dir`, as composed.
+    /// Value of `hydra.sweep.dir` with its interpolations resolved.
     pub dir: PathBuf,
     /// The text of `multirun.yaml` in that directory.
     pub multirun_yaml: String,
     /// The jobs in the order they start; the place in the list is `hydra.job.num`.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<HydraJob>,
     /// The config that the sweep starts from: its launcher.
     pub master: Box<Composed>,
 }
@@ -48,12 +51,12 @@ impl Multirun {
 /// The jobs of a sweep in Hydra's order: the last override varies fastest. A job is a number whose digits are places in the lists of
 /// values, so that a sweep takes the memory of its values, however many jobs they make.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sweep {
+pub struct JobSweep {
     /// The values of each override as `key=value`; one where it does not vary.
     values: Vec<Vec<String>>,
 }
 
-impl Sweep {
+impl JobSweep {
     pub fn values(&self) -> &[Vec<String>] {
         &self.values
     }
@@ -105,7 +108,7 @@ impl Sweep {
 
 impl App {
     /// What a command line sweeps over.
-    pub fn compose_sweep(&self, overrides: &[String], host: &Host) -> Result<Sweep, Error> {
+    pub fn compose_sweep(&self, overrides: &[String], host: &Host) -> Result<JobSweep, Error> {
         let master = self.compose(overrides, RunMode::Multirun, host)?;
         self.expand_sweep(&master, host)
     }
@@ -118,6 +121,12 @@ impl App {
     ) -> Result<Multirun, Error> {
         let master = self.compose(overrides, RunMode::Multirun, host)?;
         let sweep = self.expand_sweep(&master, host)?;
+        if sweep.len() > COMPOSED_MAX {
+            return Err(Error::TooManyJobs {
+                jobs: sweep.len(),
+                jobs_max: COMPOSED_MAX,
+            });
+        }
         let hydra_overrides = master.override_lines("hydra.overrides.hydra")?;
         let dir = master.resolved_text("hydra.sweep.dir")?;
         let jobs = sweep
@@ -127,7 +136,7 @@ impl App {
                 let mut all = hydra_overrides.clone();
                 all.extend(job.iter().cloned());
                 let composed = self.compose(&all, RunMode::Run, host)?;
-                Job::in_sweep(composed, number, job)
+                HydraJob::in_sweep(composed, number, job)
             })
             .collect::<Result<_, _>>()?;
         Ok(Multirun {
@@ -138,7 +147,7 @@ impl App {
         })
     }
 
-    fn expand_sweep(&self, master: &Composed, host: &Host) -> Result<Sweep, Error> {
+    fn expand_sweep(&self, master: &Composed, host: &Host) -> Result<JobSweep, Error> {
         check_plugin(master, "hydra.sweeper", "BasicSweeper")?;
         parse_launcher(master)?;
         if let Value::Int(size) = &master.resolved_value("hydra.sweeper.max_batch_size")?.value
@@ -169,7 +178,7 @@ impl App {
             // A key given twice keeps its first place and takes its last values.
             dimensions.insert(key, values);
         }
-        Ok(Sweep {
+        Ok(JobSweep {
             values: dimensions.into_values().collect(),
         })
     }
@@ -225,9 +234,9 @@ fn unsupported_value(key: &str, target: String) -> Error {
 mod tests {
     use super::*;
 
-    fn sweep(values: &[&[&str]]) -> Sweep {
+    fn sweep(values: &[&[&str]]) -> JobSweep {
         let list = |texts: &&[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-        Sweep {
+        JobSweep {
             values: values.iter().map(list).collect(),
         }
     }
@@ -255,7 +264,7 @@ mod tests {
     #[test]
     fn jobs_are_made_when_they_are_asked_for() {
         let texts: Vec<String> = (0..1000).map(|value| format!("key={value}")).collect();
-        let huge = Sweep {
+        let huge = JobSweep {
             values: vec![texts; 10],
         };
         assert_eq!(huge.len(), usize::MAX);

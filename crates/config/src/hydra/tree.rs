@@ -6,7 +6,7 @@
 mod interpolation;
 
 use super::choices::Choices;
-use super::element::{Choice, Element};
+use super::element::{Element, GroupChoice};
 use super::error::Error;
 use super::repository::Repository;
 use crate::node::Node;
@@ -211,7 +211,7 @@ impl TreeBuilder<'_> {
                 continue;
             }
             self.choices.apply_choice(item);
-            if let Some(Choice::Options(options)) = item.choice() {
+            if let Some(GroupChoice::Options(options)) = item.choice() {
                 for option in options.iter().rev() {
                     if option.contains("${") {
                         return Err(Error::InterpolationInOptions {
@@ -289,8 +289,8 @@ impl TreeBuilder<'_> {
 
 fn describe_element(element: &Element) -> String {
     let name = match element.choice() {
-        Some(Choice::Options(options)) => format!("[{}]", options.join(", ")),
-        Some(Choice::Null) => "null".to_owned(),
+        Some(GroupChoice::Options(options)) => format!("[{}]", options.join(", ")),
+        Some(GroupChoice::Null) => "null".to_owned(),
         _ => element.name().unwrap_or_default().to_owned(),
     };
     if element.is_group() {

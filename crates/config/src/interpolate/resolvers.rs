@@ -1,17 +1,21 @@
-//! OmegaConf's own resolvers (`${oc.…:…}`).
+//! The resolvers that OmegaConf brings: `oc.env`, `oc.select` and the other `oc.*`.
 
 use super::{Evaluator, Strictness, computed_place, start_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::grammar::interpolation;
 use crate::key::Key;
 use crate::node::{Node, Value};
-use crate::place::Place;
-use crate::source::Source;
+use crate::place::NodePlace;
+use crate::source::SourceText;
 use crate::yaml;
 
 /// A built-in resolver: arguments, the container that holds the interpolation, and its node.
-pub(crate) type Builtin =
-    for<'a> fn(&Evaluator<'_>, &[Place<'a>], &Place<'a>, &Place<'a>) -> Result<Place<'a>>;
+pub(crate) type Builtin = for<'a> fn(
+    &Evaluator<'_>,
+    &[NodePlace<'a>],
+    &NodePlace<'a>,
+    &NodePlace<'a>,
+) -> Result<NodePlace<'a>>;
 
 /// The names of the built-in resolvers.
 pub(crate) const BUILTIN_NAMES: [&str; 7] = [
@@ -45,9 +49,9 @@ fn value_error(message: impl Into<String>) -> Error {
 /// The arguments as one that is needed and, where allowed, one more.
 fn one_or_two_arguments<'n, 'a>(
     name: &str,
-    args: &'n [Place<'a>],
+    args: &'n [NodePlace<'a>],
     optional: bool,
-) -> Result<(&'n Node, Option<&'n Place<'a>>)> {
+) -> Result<(&'n Node, Option<&'n NodePlace<'a>>)> {
     match args {
         [first] => Ok((first.node(), None)),
         [first, second] if optional => Ok((first.node(), Some(second))),
@@ -72,10 +76,10 @@ fn expect_text<'n>(name: &str, node: &'n Node) -> Result<&'n str> {
 
 fn oc_env<'a>(
     evaluator: &Evaluator<'_>,
-    args: &[Place<'a>],
-    _: &Place<'a>,
-    place: &Place<'a>,
-) -> Result<Place<'a>> {
+    args: &[NodePlace<'a>],
+    _: &NodePlace<'a>,
+    place: &NodePlace<'a>,
+) -> Result<NodePlace<'a>> {
     let (key, default) = one_or_two_arguments("oc.env", args, true)?;
     let key = expect_text("oc.env", key)?;
     let value = match (evaluator.context.environment_variable(key), default) {
@@ -98,28 +102,28 @@ fn oc_env<'a>(
 
 fn oc_create<'a>(
     _: &Evaluator<'_>,
-    args: &[Place<'a>],
-    parent: &Place<'a>,
-    _: &Place<'a>,
-) -> Result<Place<'a>> {
+    args: &[NodePlace<'a>],
+    parent: &NodePlace<'a>,
+    _: &NodePlace<'a>,
+) -> Result<NodePlace<'a>> {
     let (object, _) = one_or_two_arguments("oc.create", args, false)?;
     let node = match &object.value {
         Value::Dict(_) | Value::List(_) | Value::Null => object.clone(),
-        Value::Str(text) => yaml::create_config(&Source::new("oc.create", text.clone()))?,
+        Value::Str(text) => yaml::create_config(&SourceText::new("oc.create", text.clone()))?,
         _ => {
             let message = format!("`oc.create` cannot make a config of {}", object.describe());
             return Err(value_error(message));
         }
     };
-    Ok(Place::from_resolver(node, Some(parent.clone()), None))
+    Ok(NodePlace::from_resolver(node, Some(parent.clone()), None))
 }
 
 fn oc_decode<'a>(
     evaluator: &Evaluator<'_>,
-    args: &[Place<'a>],
-    parent: &Place<'a>,
-    place: &Place<'a>,
-) -> Result<Place<'a>> {
+    args: &[NodePlace<'a>],
+    parent: &NodePlace<'a>,
+    place: &NodePlace<'a>,
+) -> Result<NodePlace<'a>> {
     let (expression, _) = one_or_two_arguments("oc.decode", args, false)?;
     if expression.is_null() {
         return Ok(computed_place(Value::Null, place));
@@ -136,13 +140,13 @@ fn oc_decode<'a>(
 }
 
 /// Looks a key up from the container of the interpolation; `Ok(None)` also where the way is barred
-/// by something that is no container.
+/// by something that is not a container.
 fn lookup_key<'a>(
     evaluator: &Evaluator<'_>,
     key: &str,
-    parent: &Place<'a>,
+    parent: &NodePlace<'a>,
     missing: bool,
-) -> Result<Option<Place<'a>>> {
+) -> Result<Option<NodePlace<'a>>> {
     let (start, rest) = start_of(key, parent)
         .ok_or_else(|| value_error(format!("`{key}` has more dots than there are containers")))?;
     let strict = Strictness {
@@ -158,14 +162,14 @@ fn lookup_key<'a>(
 
 fn oc_select<'a>(
     evaluator: &Evaluator<'_>,
-    args: &[Place<'a>],
-    parent: &Place<'a>,
-    place: &Place<'a>,
-) -> Result<Place<'a>> {
+    args: &[NodePlace<'a>],
+    parent: &NodePlace<'a>,
+    place: &NodePlace<'a>,
+) -> Result<NodePlace<'a>> {
     let (key, default) = one_or_two_arguments("oc.select", args, true)?;
     let key = expect_text("oc.select", key)?;
     match lookup_key(evaluator, key, parent, false)? {
-        Some(found) if !found.node().is_missing() => Ok(found),
+        Some(selected) if !selected.node().is_missing() => Ok(selected),
         _ => Ok(default
             .cloned()
             .unwrap_or_else(|| computed_place(Value::Null, place))),
@@ -174,10 +178,10 @@ fn oc_select<'a>(
 
 fn oc_deprecated<'a>(
     evaluator: &Evaluator<'_>,
-    args: &[Place<'a>],
-    parent: &Place<'a>,
-    place: &Place<'a>,
-) -> Result<Place<'a>> {
+    args: &[NodePlace<'a>],
+    parent: &NodePlace<'a>,
+    place: &NodePlace<'a>,
+) -> Result<NodePlace<'a>> {
     let (key, message) = one_or_two_arguments("oc.deprecated", args, true)?;
     let key = expect_text("oc.deprecated", key)?;
     let message = match message {
@@ -197,38 +201,38 @@ fn oc_deprecated<'a>(
 fn dict_input<'a>(
     evaluator: &Evaluator<'_>,
     name: &str,
-    args: &[Place<'a>],
-    parent: &Place<'a>,
-) -> Result<(String, Place<'a>)> {
+    args: &[NodePlace<'a>],
+    parent: &NodePlace<'a>,
+) -> Result<(String, NodePlace<'a>)> {
     let (key, _) = one_or_two_arguments(name, args, false)?;
     let key = expect_text(name, key)?;
-    let Some(found) = lookup_key(evaluator, key, parent, true)? else {
+    let Some(dict) = lookup_key(evaluator, key, parent, true)? else {
         return Err(ErrorKind::Key(key.to_owned()).into());
     };
-    if found.is_bare() || found.node().as_dict().is_none() {
+    if dict.is_bare() || dict.node().as_dict().is_none() {
         let message = format!(
             "`{name}` takes a mapping, but `{key}` is {}",
-            found.node().describe()
+            dict.node().describe()
         );
         return Err(value_error(message));
     }
-    Ok((key.to_owned(), found))
+    Ok((key.to_owned(), dict))
 }
 
 fn dict_keys<'a>(
     evaluator: &Evaluator<'_>,
-    args: &[Place<'a>],
-    parent: &Place<'a>,
-    _: &Place<'a>,
-) -> Result<Place<'a>> {
-    let (_, found) = dict_input(evaluator, "oc.dict.keys", args, parent)?;
-    let keys = found
+    args: &[NodePlace<'a>],
+    parent: &NodePlace<'a>,
+    _: &NodePlace<'a>,
+) -> Result<NodePlace<'a>> {
+    let (_, place) = dict_input(evaluator, "oc.dict.keys", args, parent)?;
+    let keys = place
         .node()
         .as_dict()
         .into_iter()
         .flat_map(|dict| dict.keys());
     let list: Vec<Node> = keys.map(key_node).collect();
-    Ok(Place::from_resolver(
+    Ok(NodePlace::from_resolver(
         Node::new(list),
         Some(parent.clone()),
         None,
@@ -248,15 +252,15 @@ fn key_node(key: &Key) -> Node {
 /// A list of interpolations to the values, so that they are resolved where they stand.
 fn dict_values<'a>(
     evaluator: &Evaluator<'_>,
-    args: &[Place<'a>],
-    parent: &Place<'a>,
-    _: &Place<'a>,
-) -> Result<Place<'a>> {
-    let (key, found) = dict_input(evaluator, "oc.dict.values", args, parent)?;
+    args: &[NodePlace<'a>],
+    parent: &NodePlace<'a>,
+    _: &NodePlace<'a>,
+) -> Result<NodePlace<'a>> {
+    let (key, place) = dict_input(evaluator, "oc.dict.values", args, parent)?;
     // One more dot makes up for the list around the interpolations.
     let dot = if key.starts_with('.') { "." } else { "" };
     let mut list = Vec::new();
-    for child in found
+    for child in place
         .node()
         .as_dict()
         .into_iter()
@@ -267,7 +271,7 @@ fn dict_values<'a>(
             .map_err(|error| Error::from(ErrorKind::Grammar(error.to_string())))?;
         list.push(Node::new(reference));
     }
-    Ok(Place::from_resolver(
+    Ok(NodePlace::from_resolver(
         Node::new(list),
         Some(parent.clone()),
         None,

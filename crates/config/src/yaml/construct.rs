@@ -10,14 +10,14 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::binary::decode_base64;
-use super::graph::{Content, Graph, Id, RawTag};
+use super::graph::{Id, NodeGraph, RawContent, RawTag};
 use super::number::{yaml_float, yaml_int};
 use super::scanner::MAX_DEPTH;
 use crate::error::{Error, ErrorKind, Result};
 use crate::grammar::interpolation;
 use crate::key::Key;
 use crate::node::{Dict, Node, Value};
-use crate::source::{Origin, Source};
+use crate::source::{SourceSpan, SourceText};
 
 /// How many values a document may unfold to; aliases let a small file ask for more than memory.
 const MAX_VALUES: usize = 1_000_000;
@@ -39,7 +39,7 @@ enum MapKey {
 }
 
 /// Turns a graph into a config tree.
-pub(super) fn construct_node(graph: Graph, source: &Arc<Source>) -> Result<Node> {
+pub(super) fn construct_node(graph: NodeGraph, source: &Arc<SourceText>) -> Result<Node> {
     let mut constructor = Constructor {
         built: graph.nodes.iter().map(|_| None).collect(),
         flattening: vec![false; graph.nodes.len()],
@@ -52,16 +52,16 @@ pub(super) fn construct_node(graph: Graph, source: &Arc<Source>) -> Result<Node>
 }
 
 struct Constructor<'a> {
-    graph: Graph,
-    source: &'a Arc<Source>,
+    graph: NodeGraph,
+    source: &'a Arc<SourceText>,
     built: Vec<Option<Built>>,
     flattening: Vec<bool>,
     values: usize,
 }
 
 impl Constructor<'_> {
-    fn origin_of(&self, id: Id) -> Origin {
-        Origin::new(self.source.clone(), self.graph.nodes[id].span.clone())
+    fn origin_of(&self, id: Id) -> SourceSpan {
+        SourceSpan::new(self.source.clone(), self.graph.nodes[id].span.clone())
     }
 
     fn error_at(&self, kind: ErrorKind, id: Id) -> Error {
@@ -105,7 +105,7 @@ impl Constructor<'_> {
 
     fn sequence_items(&self, id: Id) -> Result<&[Id]> {
         match &self.graph.nodes[id].content {
-            Content::Sequence(items) => Ok(items),
+            RawContent::Sequence(items) => Ok(items),
             other => Err(self.yaml_error(
                 format!("expected a sequence, but found {}", other.kind()),
                 id,
@@ -117,28 +117,28 @@ impl Constructor<'_> {
         self.sequence_items(id)?
             .iter()
             .map(|&item| match &self.graph.nodes[item].content {
-                Content::Mapping(pairs) if pairs.len() == 1 => Ok(pairs[0]),
+                RawContent::Mapping(pairs) if pairs.len() == 1 => Ok(pairs[0]),
                 _ => Err(self.yaml_error("expected a mapping with one key", item)),
             })
             .collect()
     }
 
     fn build_mapping(&mut self, id: Id) -> Result<IndexMap<MapKey, Id>> {
-        let Content::Mapping(pairs) = &self.graph.nodes[id].content else {
+        let RawContent::Mapping(pairs) = &self.graph.nodes[id].content else {
             let kind = self.graph.nodes[id].content.kind();
             return Err(self.yaml_error(format!("expected a mapping, but found {kind}"), id));
         };
         let mut seen = HashSet::new();
         for &(key, _) in pairs {
             let raw = &self.graph.nodes[key];
-            if let (RawTag::Str, Content::Scalar(text)) = (&raw.tag, &raw.content)
+            if let (RawTag::Str, RawContent::Scalar(text)) = (&raw.tag, &raw.content)
                 && !seen.insert(text.as_str())
             {
                 return Err(self.error_at(ErrorKind::DuplicateKey(text.clone()), key));
             }
         }
         self.flatten_merges(id)?;
-        let Content::Mapping(pairs) = &self.graph.nodes[id].content else {
+        let RawContent::Mapping(pairs) = &self.graph.nodes[id].content else {
             return Err(self.yaml_error("expected a mapping", id));
         };
         let mut dict = IndexMap::with_capacity(pairs.len());
@@ -174,7 +174,7 @@ impl Constructor<'_> {
         if self.flattening[id] {
             return Err(self.yaml_error("a merge key refers to its own mapping", id));
         }
-        let Content::Mapping(pairs) = &self.graph.nodes[id].content else {
+        let RawContent::Mapping(pairs) = &self.graph.nodes[id].content else {
             return Ok(());
         };
         if !pairs
@@ -201,17 +201,17 @@ impl Constructor<'_> {
             }
         }
         merged.extend(own);
-        self.graph.nodes[id].content = Content::Mapping(merged);
+        self.graph.nodes[id].content = RawContent::Mapping(merged);
         self.flattening[id] = false;
         Ok(())
     }
 
     fn merge_value(&mut self, value: Id, merged: &mut Vec<(Id, Id)>) -> Result<()> {
         let sources = match &self.graph.nodes[value].content {
-            Content::Mapping(_) => vec![value],
+            RawContent::Mapping(_) => vec![value],
             // The first mapping of a list wins, so it is laid down last.
-            Content::Sequence(items) => items.iter().rev().copied().collect(),
-            Content::Scalar(_) => {
+            RawContent::Sequence(items) => items.iter().rev().copied().collect(),
+            RawContent::Scalar(_) => {
                 let message = "`<<` takes a mapping or a list of mappings, but found a scalar";
                 return Err(self.yaml_error(message, value));
             }
@@ -221,7 +221,7 @@ impl Constructor<'_> {
         for &source in sources.iter().rev() {
             self.flatten_merges(source)?;
             match &self.graph.nodes[source].content {
-                Content::Mapping(pairs) => parts.push(pairs.clone()),
+                RawContent::Mapping(pairs) => parts.push(pairs.clone()),
                 other => {
                     let message = format!("`<<` takes mappings, but found {}", other.kind());
                     return Err(self.yaml_error(message, source));
@@ -235,8 +235,8 @@ impl Constructor<'_> {
     /// The text of a scalar; a mapping stands for the value of its `=` key.
     fn scalar_text(&self, id: Id, depth: usize) -> Result<&str> {
         match &self.graph.nodes[id].content {
-            Content::Scalar(text) => Ok(text),
-            Content::Mapping(pairs) if depth < MAX_DEPTH => pairs
+            RawContent::Scalar(text) => Ok(text),
+            RawContent::Mapping(pairs) if depth < MAX_DEPTH => pairs
                 .iter()
                 .find(|&&(key, _)| self.graph.nodes[key].tag == RawTag::Value)
                 .map_or_else(
@@ -364,7 +364,7 @@ impl Constructor<'_> {
         // Unquoted text stands in the file as it is, so the very characters can be shown.
         if self.source.text().get(span.clone()) == Some(text) {
             let (start, end) = (error.span().start, error.span().end);
-            let origin = Origin::new(self.source.clone(), span.start + start..span.start + end);
+            let origin = SourceSpan::new(self.source.clone(), span.start + start..span.start + end);
             return Err(Error::from(kind).with_origin(Some(&origin)));
         }
         Err(self.error_at(kind, id))

@@ -12,12 +12,11 @@ pub(super) fn is_blank_or_end(c: char) -> bool {
 
 /// A place in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mark {
-    /// Bytes from the start.
+pub(super) struct TextMark {
     pub(super) byte: usize,
-    /// Characters from the start.
+    /// Characters from the start of the text; PyYAML limits the length of a key in them.
     pub(super) index: usize,
-    /// Lines from the start.
+    /// Number of the line, counted from 0.
     pub(super) line: usize,
     /// Characters from the start of the line.
     pub(super) column: usize,
@@ -25,14 +24,14 @@ pub(super) struct Mark {
 
 /// Reads text character by character. The end of the text reads as NUL, which YAML does not allow.
 #[derive(Debug, Clone)]
-pub(super) struct Cursor<'a> {
+pub(super) struct TextCursor<'a> {
     text: &'a str,
-    mark: Mark,
+    mark: TextMark,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> TextCursor<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        let mark = Mark {
+        let mark = TextMark {
             byte: 0,
             index: 0,
             line: 0,
@@ -41,7 +40,7 @@ impl<'a> Cursor<'a> {
         Self { text, mark }
     }
 
-    pub(super) fn mark(&self) -> Mark {
+    pub(super) fn mark(&self) -> TextMark {
         self.mark
     }
 

@@ -6,29 +6,29 @@ use std::ops::Range;
 
 use super::scalar::{Implicit, loader_type};
 
-/// A node's index in its [`Graph`].
+/// A node's index in its [`NodeGraph`].
 pub(super) type Id = usize;
 
 /// A document before it becomes values.
-pub(super) struct Graph {
-    pub(super) nodes: Vec<Raw>,
+pub(super) struct NodeGraph {
+    pub(super) nodes: Vec<RawNode>,
     pub(super) root: Id,
 }
 
 /// One node of the graph.
-pub(super) struct Raw {
+pub(super) struct RawNode {
     pub(super) tag: RawTag,
-    pub(super) content: Content,
+    pub(super) content: RawContent,
     pub(super) span: Range<usize>,
 }
 
-pub(super) enum Content {
+pub(super) enum RawContent {
     Scalar(String),
     Sequence(Vec<Id>),
     Mapping(Vec<(Id, Id)>),
 }
 
-impl Content {
+impl RawContent {
     /// The kind's name in messages.
     pub(super) fn kind(&self) -> &'static str {
         match self {
@@ -56,7 +56,6 @@ pub(super) enum RawTag {
     Set,
     /// `!!omap` and `!!pairs`, which PyYAML both reads as a list of pairs.
     Pairs,
-    /// Anything else, as written.
     Unknown(String),
 }
 

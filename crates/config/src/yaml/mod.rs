@@ -22,10 +22,10 @@ pub(crate) use scalar::{Implicit, dumper_type, is_bool};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Node, Value};
-use crate::source::{Origin, Source};
+use crate::source::{SourceSpan, SourceText};
 
 /// Reads one YAML document of any kind; `None` when there is none.
-pub fn parse_document(source: &Arc<Source>) -> Result<Option<Node>> {
+pub fn parse_document(source: &Arc<SourceText>) -> Result<Option<Node>> {
     check_characters(source)?;
     match parser::compose_graph(source)? {
         Some(graph) => construct::construct_node(graph, source).map(Some),
@@ -37,20 +37,20 @@ pub fn parse_document(source: &Arc<Source>) -> Result<Option<Node>> {
 ///
 /// An empty file is an empty mapping, and a file that holds one string is read again as the text of
 /// a config, where a plain word becomes a key with no value. Other scalars are refused.
-pub fn load_config(source: &Arc<Source>) -> Result<Node> {
+pub fn load_config(source: &Arc<SourceText>) -> Result<Node> {
     let Some(node) = parse_document(source)? else {
         return Ok(Node::empty_dict());
     };
     match &node.value {
         Value::Null => Ok(Node::empty_dict()),
         Value::Dict(_) | Value::List(_) => Ok(node),
-        Value::Str(text) => create_config(&Source::new(source.name(), text.clone())),
+        Value::Str(text) => create_config(&SourceText::new(source.name(), text.clone())),
         _ => Err(invalid_root(&node)),
     }
 }
 
 /// Makes a config of YAML text as `OmegaConf.create` does with a string.
-pub fn create_config(source: &Arc<Source>) -> Result<Node> {
+pub fn create_config(source: &Arc<SourceText>) -> Result<Node> {
     let Some(node) = parse_document(source)? else {
         return Ok(Node::empty_dict());
     };
@@ -72,7 +72,7 @@ fn invalid_root(node: &Node) -> Error {
 }
 
 /// PyYAML refuses control characters before it looks at anything else.
-fn check_characters(source: &Arc<Source>) -> Result<()> {
+fn check_characters(source: &Arc<SourceText>) -> Result<()> {
     let allowed = |c: char| matches!(c, '\t' | '\n' | '\r' | '\u{85}' | '\x20'..='\x7e' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..);
     match source.text().char_indices().find(|&(_, c)| !allowed(c)) {
         None => Ok(()),
@@ -81,7 +81,7 @@ fn check_characters(source: &Arc<Source>) -> Result<()> {
                 "the character U+{:04X} is not allowed in YAML",
                 u32::from(c)
             ));
-            let origin = Origin::new(source.clone(), at..at + c.len_utf8());
+            let origin = SourceSpan::new(source.clone(), at..at + c.len_utf8());
             Err(Error::from(kind).with_origin(Some(&origin)))
         }
     }

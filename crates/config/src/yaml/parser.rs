@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::graph::{Content, Graph, Id, Raw, RawTag};
+use super::graph::{Id, NodeGraph, RawContent, RawNode, RawTag};
 use super::scanner::{MAX_DEPTH, ScanError, scan_text};
-use super::token::{Directive, Token, TokenKind};
+use super::token::{Directive, TokenKind, YamlToken};
 use crate::error::{Error, ErrorKind, Result};
-use crate::source::{Origin, Source};
+use crate::source::{SourceSpan, SourceText};
 
 /// Reads the one document of a text; `None` when there is none.
-pub(super) fn compose_graph(source: &Arc<Source>) -> Result<Option<Graph>> {
+pub(super) fn compose_graph(source: &Arc<SourceText>) -> Result<Option<NodeGraph>> {
     let (tokens, failure) = scan_text(source.text());
-    let mut parser = Parser {
+    let mut parser = YamlParser {
         source,
         tokens: tokens.into_iter().peekable(),
         failure,
@@ -24,20 +24,20 @@ pub(super) fn compose_graph(source: &Arc<Source>) -> Result<Option<Graph>> {
         last: 0,
     };
     let root = parser.parse_stream()?;
-    Ok(root.map(|root| Graph {
+    Ok(root.map(|root| NodeGraph {
         nodes: parser.nodes,
         root,
     }))
 }
 
-struct Parser<'a> {
-    source: &'a Arc<Source>,
-    tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
+struct YamlParser<'a> {
+    source: &'a Arc<SourceText>,
+    tokens: std::iter::Peekable<std::vec::IntoIter<YamlToken>>,
     /// Why the tokens end early.
     failure: Option<ScanError>,
     /// Tag handles other than `!` and `!!`, or those redefined.
     handles: HashMap<String, String>,
-    nodes: Vec<Raw>,
+    nodes: Vec<RawNode>,
     anchors: HashMap<String, Id>,
     depth: usize,
     /// Where the last token taken ends.
@@ -46,7 +46,7 @@ struct Parser<'a> {
 
 /// Which collections may start without brackets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Context {
+enum CollectionContext {
     Flow,
     Block,
     /// In a block mapping, where a list needs no indentation of its own.
@@ -59,9 +59,9 @@ struct Properties {
     tag: Option<String>,
 }
 
-impl Parser<'_> {
+impl YamlParser<'_> {
     fn error_at<T>(&self, kind: ErrorKind, span: Range<usize>) -> Result<T> {
-        let origin = Origin::new(self.source.clone(), span);
+        let origin = SourceSpan::new(self.source.clone(), span);
         Err(Error::from(kind).with_origin(Some(&origin)))
     }
 
@@ -81,7 +81,7 @@ impl Parser<'_> {
         Ok(&self.tokens.peek().expect("a token is there").kind)
     }
 
-    fn take_token(&mut self) -> Result<Token> {
+    fn take_token(&mut self) -> Result<YamlToken> {
         self.peek_kind()?;
         let token = self.tokens.next().expect("a token was seen");
         self.last = token.span.end;
@@ -99,22 +99,22 @@ impl Parser<'_> {
     }
 
     fn unexpected_token<T>(&mut self, expected: &str) -> Result<T> {
-        let found = self.peek_kind()?.describe();
+        let actual = self.peek_kind()?.describe();
         let token = self.take_token()?;
         self.yaml_error(
-            format!("expected {expected}, but found {found}"),
+            format!("expected {expected}, but found {actual}"),
             token.span,
         )
     }
 
-    fn add_node(&mut self, tag: RawTag, content: Content, span: Range<usize>) -> Id {
-        self.nodes.push(Raw { tag, content, span });
+    fn add_node(&mut self, tag: RawTag, content: RawContent, span: Range<usize>) -> Id {
+        self.nodes.push(RawNode { tag, content, span });
         self.nodes.len() - 1
     }
 
     fn add_empty(&mut self) -> Id {
         let at = self.last;
-        self.add_node(RawTag::Null, Content::Scalar(String::new()), at..at)
+        self.add_node(RawTag::Null, RawContent::Scalar(String::new()), at..at)
     }
 
     // Documents
@@ -129,10 +129,10 @@ impl Parser<'_> {
                     | TokenKind::DocumentStart
                     | TokenKind::DocumentEnd
                     | TokenKind::StreamEnd => self.add_empty(),
-                    _ => self.parse_node(Context::Block)?,
+                    _ => self.parse_node(CollectionContext::Block)?,
                 }
             }
-            _ => self.parse_node(Context::Block)?,
+            _ => self.parse_node(CollectionContext::Block)?,
         };
         while self.is_at(&TokenKind::DocumentEnd)? {
             self.take_token()?;
@@ -175,7 +175,7 @@ impl Parser<'_> {
 
     // Nodes
 
-    fn parse_node(&mut self, context: Context) -> Result<Id> {
+    fn parse_node(&mut self, context: CollectionContext) -> Result<Id> {
         if let TokenKind::Alias(_) = self.peek_kind()? {
             return self.parse_alias();
         }
@@ -229,10 +229,10 @@ impl Parser<'_> {
         Ok(format!("{prefix}{suffix}"))
     }
 
-    fn parse_content(&mut self, context: Context, properties: Properties) -> Result<Id> {
-        let in_block = context != Context::Flow;
+    fn parse_content(&mut self, context: CollectionContext, properties: Properties) -> Result<Id> {
+        let in_block = context != CollectionContext::Flow;
         match self.peek_kind()? {
-            TokenKind::BlockEntry if context == Context::BlockOrIndentless => {
+            TokenKind::BlockEntry if context == CollectionContext::BlockOrIndentless => {
                 let id = self.open_collection(properties, RawTag::Sequence);
                 self.block_sequence_items(id, true)
             }
@@ -242,13 +242,13 @@ impl Parser<'_> {
                     return self.yaml_error("expected a scalar", token.span);
                 };
                 let tag = match properties.tag.as_deref() {
-                    // `! "12"` is an integer: the lone `!` asks for resolution whatever the quotes.
+                    // `! "12"` is an integer: the lone `!` asks for resolution in spite of the quotes.
                     Some("!") => RawTag::of_text(&text),
                     Some(tag) => RawTag::named(tag),
                     None if plain => RawTag::of_text(&text),
                     None => RawTag::Str,
                 };
-                let id = self.add_node(tag, Content::Scalar(text), token.span);
+                let id = self.add_node(tag, RawContent::Scalar(text), token.span);
                 self.define_anchor(properties.anchor, id);
                 Ok(id)
             }
@@ -293,8 +293,8 @@ impl Parser<'_> {
     /// A collection about to be filled; its anchor counts inside it already.
     fn open_collection(&mut self, properties: Properties, kind: RawTag) -> Id {
         let content = match kind {
-            RawTag::Mapping => Content::Mapping(Vec::new()),
-            _ => Content::Sequence(Vec::new()),
+            RawTag::Mapping => RawContent::Mapping(Vec::new()),
+            _ => RawContent::Sequence(Vec::new()),
         };
         let tag = properties
             .tag
@@ -307,13 +307,13 @@ impl Parser<'_> {
     }
 
     fn push_item(&mut self, id: Id, item: Id) {
-        if let Content::Sequence(items) = &mut self.nodes[id].content {
+        if let RawContent::Sequence(items) = &mut self.nodes[id].content {
             items.push(item);
         }
     }
 
     fn push_pair(&mut self, id: Id, key: Id, value: Id) {
-        if let Content::Mapping(pairs) = &mut self.nodes[id].content {
+        if let RawContent::Mapping(pairs) = &mut self.nodes[id].content {
             pairs.push((key, value));
         }
     }
@@ -337,7 +337,7 @@ impl Parser<'_> {
             let item = if is_empty {
                 self.add_empty()
             } else {
-                self.parse_node(Context::Block)?
+                self.parse_node(CollectionContext::Block)?
             };
             self.push_item(id, item);
         }
@@ -377,7 +377,7 @@ impl Parser<'_> {
     fn block_mapping_part(&mut self) -> Result<Id> {
         match self.peek_kind()? {
             TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd => Ok(self.add_empty()),
-            _ => self.parse_node(Context::BlockOrIndentless),
+            _ => self.parse_node(CollectionContext::BlockOrIndentless),
         }
     }
 
@@ -398,14 +398,17 @@ impl Parser<'_> {
                 // `[a: 1]` is a list of one mapping.
                 TokenKind::Key => {
                     let start = self.next_start();
-                    let mapping =
-                        self.add_node(RawTag::Mapping, Content::Mapping(Vec::new()), start..start);
+                    let mapping = self.add_node(
+                        RawTag::Mapping,
+                        RawContent::Mapping(Vec::new()),
+                        start..start,
+                    );
                     self.flow_pair(mapping, &TokenKind::FlowSequenceEnd)?;
                     self.close_collection(mapping);
                     self.push_item(id, mapping);
                 }
                 _ => {
-                    let item = self.parse_node(Context::Flow)?;
+                    let item = self.parse_node(CollectionContext::Flow)?;
                     self.push_item(id, item);
                 }
             }
@@ -428,7 +431,7 @@ impl Parser<'_> {
                 TokenKind::FlowMappingEnd => break,
                 TokenKind::Key => self.flow_pair(id, &TokenKind::FlowMappingEnd)?,
                 _ => {
-                    let key = self.parse_node(Context::Flow)?;
+                    let key = self.parse_node(CollectionContext::Flow)?;
                     let value = self.add_empty();
                     self.push_pair(id, key, value);
                 }
@@ -461,7 +464,7 @@ impl Parser<'_> {
         if *token == TokenKind::FlowEntry || token == end {
             Ok(self.add_empty())
         } else {
-            self.parse_node(Context::Flow)
+            self.parse_node(CollectionContext::Flow)
         }
     }
 

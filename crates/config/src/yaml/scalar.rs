@@ -79,9 +79,9 @@ pub(crate) fn is_bool(text: &str) -> bool {
 
 /// Consumes the bytes of a text from the left.
 #[derive(Clone, Copy)]
-struct Cursor<'a>(&'a [u8]);
+struct ByteCursor<'a>(&'a [u8]);
 
-impl<'a> Cursor<'a> {
+impl<'a> ByteCursor<'a> {
     fn new(text: &'a str) -> Self {
         Self(text.as_bytes())
     }
@@ -142,7 +142,7 @@ impl<'a> Cursor<'a> {
         any
     }
 
-    /// `[0-9]+(?:_[0-9]+)*`
+    /// Digits with single underscores between them: `[0-9]+(?:_[0-9]+)*`.
     fn eat_grouped_digits(&mut self) -> bool {
         if self.eat_while(|b| b.is_ascii_digit()) == 0 {
             return false;
@@ -169,7 +169,7 @@ fn is_pyyaml_float(text: &str) -> bool {
     if is_special_float(text) {
         return true;
     }
-    let mut cursor = Cursor::new(text);
+    let mut cursor = ByteCursor::new(text);
     if text.starts_with('.') {
         cursor.eat_if(|_| true);
         if !cursor.eat_if(|b| b.is_ascii_digit()) {
@@ -206,7 +206,7 @@ fn is_omegaconf_float(text: &str) -> bool {
     if is_special_float(text) {
         return true;
     }
-    let mut cursor = Cursor::new(text);
+    let mut cursor = ByteCursor::new(text);
     if text.starts_with('.') {
         cursor.eat_if(|_| true);
         if !cursor.eat_grouped_digits() {
@@ -244,7 +244,7 @@ fn is_int(text: &str) -> bool {
         [b'0', b'x', ..] => all(&unsigned[2..], |b| b.is_ascii_hexdigit()),
         [b'0', ..] => all(&unsigned[1..], |b| (b'0'..=b'7').contains(&b)),
         [b'1'..=b'9', ..] => {
-            let mut cursor = Cursor::new(unsigned);
+            let mut cursor = ByteCursor::new(unsigned);
             cursor.eat_while(digit_or_underscore);
             cursor.eat_base60();
             cursor.is_empty()
@@ -255,8 +255,8 @@ fn is_int(text: &str) -> bool {
 
 /// `YYYY-MM-DD`, or a date with a time of day.
 fn is_timestamp(text: &str) -> bool {
-    let mut cursor = Cursor::new(text);
-    let digits = |cursor: &mut Cursor<'_>, least: usize, most: usize| {
+    let mut cursor = ByteCursor::new(text);
+    let digits = |cursor: &mut ByteCursor<'_>, least: usize, most: usize| {
         let count = cursor
             .0
             .iter()
@@ -266,7 +266,7 @@ fn is_timestamp(text: &str) -> bool {
         cursor.0 = &cursor.0[count..];
         count >= least
     };
-    let literal = |cursor: &mut Cursor<'_>, wanted: u8| cursor.eat_if(|b| b == wanted);
+    let literal = |cursor: &mut ByteCursor<'_>, wanted: u8| cursor.eat_if(|b| b == wanted);
     if !digits(&mut cursor, 4, 4) || !literal(&mut cursor, b'-') {
         return false;
     }

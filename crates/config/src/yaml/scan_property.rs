@@ -1,8 +1,8 @@
 //! Anchors, aliases, tags and directives.
 
-use super::cursor::{Mark, is_blank_or_end, is_break};
-use super::scanner::{ScanResult, Scanner};
-use super::token::{Directive, Token, TokenKind};
+use super::cursor::{TextMark, is_blank_or_end, is_break};
+use super::scanner::{ScanResult, YamlScanner};
+use super::token::{Directive, TokenKind, YamlToken};
 
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_')
@@ -16,8 +16,8 @@ fn is_space_break_or_end(c: char) -> bool {
     c != '\t' && is_blank_or_end(c)
 }
 
-impl Scanner<'_> {
-    pub(super) fn scan_anchor(&mut self) -> ScanResult<Token> {
+impl YamlScanner<'_> {
+    pub(super) fn scan_anchor(&mut self) -> ScanResult<YamlToken> {
         let start = self.cursor.mark();
         let is_alias = self.cursor.next() == '*';
         let name = self.cursor.take_while(is_word).to_owned();
@@ -36,14 +36,14 @@ impl Scanner<'_> {
         Ok(self.token_from(kind, start))
     }
 
-    fn token_from(&self, kind: TokenKind, start: Mark) -> Token {
-        Token {
+    fn token_from(&self, kind: TokenKind, start: TextMark) -> YamlToken {
+        YamlToken {
             kind,
             span: start.byte..self.cursor.mark().byte,
         }
     }
 
-    pub(super) fn scan_tag(&mut self) -> ScanResult<Token> {
+    pub(super) fn scan_tag(&mut self) -> ScanResult<YamlToken> {
         let start = self.cursor.mark();
         let (handle, suffix) = match self.cursor.peek_at(1) {
             '<' => {
@@ -76,8 +76,8 @@ impl Scanner<'_> {
         Ok(self.token_from(TokenKind::Tag(handle, suffix), start))
     }
 
-    /// `!`, `!!` or `!name!`
-    fn scan_handle(&mut self, start: Mark) -> ScanResult<String> {
+    /// Reads the part of a tag before its suffix: `!`, `!!` or `!name!`.
+    fn scan_handle(&mut self, start: TextMark) -> ScanResult<String> {
         if self.cursor.peek() != '!' {
             return self.error_from("expected `!`", start);
         }
@@ -93,7 +93,7 @@ impl Scanner<'_> {
         Ok(format!("!{name}!"))
     }
 
-    fn scan_uri(&mut self, start: Mark) -> ScanResult<String> {
+    fn scan_uri(&mut self, start: TextMark) -> ScanResult<String> {
         let mut uri = Vec::new();
         loop {
             uri.extend_from_slice(self.cursor.take_while(is_uri).as_bytes());
@@ -114,7 +114,7 @@ impl Scanner<'_> {
         }
     }
 
-    pub(super) fn scan_directive(&mut self) -> ScanResult<Token> {
+    pub(super) fn scan_directive(&mut self) -> ScanResult<YamlToken> {
         let start = self.cursor.mark();
         self.cursor.next();
         let name = self.cursor.take_while(is_word);
@@ -146,7 +146,7 @@ impl Scanner<'_> {
         Ok(token)
     }
 
-    fn scan_version(&mut self, start: Mark) -> ScanResult<Directive> {
+    fn scan_version(&mut self, start: TextMark) -> ScanResult<Directive> {
         self.cursor.take_while(|c| c == ' ');
         let major = self.cursor.take_while(|c| c.is_ascii_digit());
         let dot = self.cursor.next();
@@ -164,7 +164,7 @@ impl Scanner<'_> {
     }
 
     /// Passes spaces, a comment and the line break; anything else is a mistake.
-    pub(super) fn skip_rest_of_line(&mut self, start: Mark) -> ScanResult<()> {
+    pub(super) fn skip_rest_of_line(&mut self, start: TextMark) -> ScanResult<()> {
         self.cursor.take_while(|c| c == ' ');
         if self.cursor.peek() == '#' {
             self.cursor.take_while(|c| !is_break(c));

@@ -1,8 +1,8 @@
 //! Scalars: plain, quoted and block.
 
-use super::cursor::{Mark, is_blank_or_end, is_break};
-use super::scanner::{ScanResult, Scanner};
-use super::token::{Token, TokenKind};
+use super::cursor::{TextMark, is_blank_or_end, is_break};
+use super::scanner::{ScanResult, YamlScanner};
+use super::token::{TokenKind, YamlToken};
 
 /// What becomes of the line breaks at the end of a block scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,10 +12,10 @@ enum Chomp {
     Keep,
 }
 
-impl Scanner<'_> {
+impl YamlScanner<'_> {
     // Plain
 
-    pub(super) fn scan_plain(&mut self) -> Token {
+    pub(super) fn scan_plain(&mut self) -> YamlToken {
         let start = self.cursor.mark().byte;
         let mut end = start;
         let mut text = String::new();
@@ -40,7 +40,7 @@ impl Scanner<'_> {
                 break;
             }
         }
-        Token {
+        YamlToken {
             kind: TokenKind::Scalar { text, plain: true },
             span: start..end,
         }
@@ -93,7 +93,7 @@ impl Scanner<'_> {
 
     // Quoted
 
-    pub(super) fn scan_quoted(&mut self) -> ScanResult<Token> {
+    pub(super) fn scan_quoted(&mut self) -> ScanResult<YamlToken> {
         let start = self.cursor.mark();
         let quote = self.cursor.next();
         let mut text = String::new();
@@ -103,13 +103,13 @@ impl Scanner<'_> {
             self.quoted_text(quote, start, &mut text)?;
         }
         self.cursor.next();
-        Ok(Token {
+        Ok(YamlToken {
             kind: TokenKind::Scalar { text, plain: false },
             span: start.byte..self.cursor.mark().byte,
         })
     }
 
-    fn quoted_text(&mut self, quote: char, start: Mark, text: &mut String) -> ScanResult<()> {
+    fn quoted_text(&mut self, quote: char, start: TextMark, text: &mut String) -> ScanResult<()> {
         loop {
             let run = self
                 .cursor
@@ -130,7 +130,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn scan_escape(&mut self, start: Mark, text: &mut String) -> ScanResult<()> {
+    fn scan_escape(&mut self, start: TextMark, text: &mut String) -> ScanResult<()> {
         let at = self.cursor.mark();
         self.cursor.next();
         let c = self.cursor.peek();
@@ -171,7 +171,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn quoted_spaces(&mut self, start: Mark, text: &mut String) -> ScanResult<()> {
+    fn quoted_spaces(&mut self, start: TextMark, text: &mut String) -> ScanResult<()> {
         let blanks = self.cursor.take_while(|c| matches!(c, ' ' | '\t'));
         if self.cursor.peek() == '\0' {
             return self.error_from("this quoted string is not closed", start);
@@ -186,7 +186,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn quoted_breaks(&mut self, start: Mark) -> ScanResult<String> {
+    fn quoted_breaks(&mut self, start: TextMark) -> ScanResult<String> {
         let mut breaks = String::new();
         loop {
             if self.cursor.at_document_marker() {
@@ -203,7 +203,7 @@ impl Scanner<'_> {
 
     // Block
 
-    pub(super) fn scan_block_scalar(&mut self) -> ScanResult<Token> {
+    pub(super) fn scan_block_scalar(&mut self) -> ScanResult<YamlToken> {
         let start = self.cursor.mark();
         let folded = self.cursor.next() == '>';
         let (chomp, increment) = self.block_header(start)?;
@@ -248,13 +248,13 @@ impl Scanner<'_> {
         if chomp == Chomp::Keep {
             text.push_str(&breaks);
         }
-        Ok(Token {
+        Ok(YamlToken {
             kind: TokenKind::Scalar { text, plain: false },
             span: start.byte..end,
         })
     }
 
-    fn block_header(&mut self, start: Mark) -> ScanResult<(Chomp, Option<usize>)> {
+    fn block_header(&mut self, start: TextMark) -> ScanResult<(Chomp, Option<usize>)> {
         let mut chomp = None;
         let mut increment = None;
         loop {

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use super::cursor::{Cursor, Mark, is_blank_or_end, is_break};
-use super::token::{Token, TokenKind};
+use super::cursor::{TextCursor, TextMark, is_blank_or_end, is_break};
+use super::token::{TokenKind, YamlToken};
 
 /// How deep collections may nest. Python gives up near 95 levels when it makes a config of them.
 pub(super) const MAX_DEPTH: usize = 128;
@@ -22,9 +22,9 @@ pub(super) struct ScanError {
 pub(super) type ScanResult<T> = Result<T, ScanError>;
 
 /// Scans the whole text. After a mistake, the tokens before it are still returned.
-pub(super) fn scan_text(text: &str) -> (Vec<Token>, Option<ScanError>) {
-    let mut scanner = Scanner {
-        cursor: Cursor::new(text),
+pub(super) fn scan_text(text: &str) -> (Vec<YamlToken>, Option<ScanError>) {
+    let mut scanner = YamlScanner {
+        cursor: TextCursor::new(text),
         tokens: Vec::new(),
         indent: -1,
         indents: Vec::new(),
@@ -41,12 +41,12 @@ struct PossibleKey {
     token: usize,
     /// Its column is that of its mapping, so nothing but a key can stand there.
     required: bool,
-    mark: Mark,
+    mark: TextMark,
 }
 
-pub(super) struct Scanner<'a> {
-    pub(super) cursor: Cursor<'a>,
-    tokens: Vec<Token>,
+pub(super) struct YamlScanner<'a> {
+    pub(super) cursor: TextCursor<'a>,
+    tokens: Vec<YamlToken>,
     /// The column of the innermost block collection, -1 outside any.
     pub(super) indent: isize,
     indents: Vec<isize>,
@@ -56,8 +56,12 @@ pub(super) struct Scanner<'a> {
     pub(super) key_allowed: bool,
 }
 
-impl Scanner<'_> {
-    pub(super) fn error_from<T>(&self, message: impl Into<String>, start: Mark) -> ScanResult<T> {
+impl YamlScanner<'_> {
+    pub(super) fn error_from<T>(
+        &self,
+        message: impl Into<String>,
+        start: TextMark,
+    ) -> ScanResult<T> {
         let here = self.cursor.mark().byte;
         let width = match self.cursor.peek() {
             '\0' => 0,
@@ -226,7 +230,7 @@ impl Scanner<'_> {
         let here = self.cursor.mark().byte;
         while self.indent > column {
             self.indent = self.indents.pop().unwrap_or(-1);
-            self.tokens.push(Token {
+            self.tokens.push(YamlToken {
                 kind: TokenKind::BlockEnd,
                 span: here..here,
             });
@@ -247,7 +251,7 @@ impl Scanner<'_> {
     fn open_block(&mut self, kind: TokenKind) {
         let mark = self.cursor.mark();
         if self.deepen_indent(mark.column) {
-            self.tokens.push(Token {
+            self.tokens.push(YamlToken {
                 kind,
                 span: mark.byte..mark.byte,
             });
@@ -259,7 +263,7 @@ impl Scanner<'_> {
     fn push_single(&mut self, kind: TokenKind) {
         let start = self.cursor.mark().byte;
         self.cursor.next();
-        self.tokens.push(Token {
+        self.tokens.push(YamlToken {
             kind,
             span: start..start + 1,
         });
@@ -269,7 +273,7 @@ impl Scanner<'_> {
         self.unwind_indents(-1);
         self.forget_key()?;
         let end = self.cursor.mark().byte;
-        self.tokens.push(Token {
+        self.tokens.push(YamlToken {
             kind: TokenKind::StreamEnd,
             span: end..end,
         });
@@ -292,7 +296,7 @@ impl Scanner<'_> {
         } else {
             TokenKind::DocumentEnd
         };
-        self.tokens.push(Token {
+        self.tokens.push(YamlToken {
             kind,
             span: start..start + 3,
         });
@@ -364,14 +368,14 @@ impl Scanner<'_> {
             let kind = TokenKind::Key;
             self.tokens.insert(
                 key.token,
-                Token {
+                YamlToken {
                     kind,
                     span: span.clone(),
                 },
             );
             if !self.in_flow() && self.deepen_indent(key.mark.column) {
                 let kind = TokenKind::BlockMappingStart;
-                self.tokens.insert(key.token, Token { kind, span });
+                self.tokens.insert(key.token, YamlToken { kind, span });
             }
             self.key_allowed = false;
         } else {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// A token with the bytes it was read from.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Token {
+pub(super) struct YamlToken {
     pub(super) kind: TokenKind,
     pub(super) span: Range<usize>,
 }
@@ -44,7 +44,6 @@ pub(super) enum Directive {
     Yaml {
         major_is_one: bool,
     },
-    /// `%TAG handle prefix`
     Tag {
         handle: String,
         prefix: String,

@@ -9,10 +9,10 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use llmprof_config::hydra::{App, Command, Execution, Host, Job, Outcome};
+use llmprof_config::hydra::{App, CommandOutcome, Execution, Host, HydraCommand, HydraJob};
 use serde::{Deserialize, Serialize};
 
-/// As in `python/oracle.py`.
+/// Length of an application's folder in characters; `python/oracle.py` has the same.
 const ROOT_LENGTH: usize = 96;
 const ROOT_TOKEN: &str = "{ROOT}";
 
@@ -27,7 +27,6 @@ pub(crate) struct Invocation {
     pub(crate) kind: Option<String>,
 }
 
-/// What an application did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Answer {
@@ -129,15 +128,15 @@ fn perform(root: &Path, invocation: &Invocation) -> Result<Answer, llmprof_confi
         config_name: Some("config".to_owned()),
         ..App::default()
     };
-    let command = Command::parse(invocation.args.clone())?;
+    let command = HydraCommand::parse(invocation.args.clone())?;
     Ok(match command.perform(&app, &host)? {
-        Outcome::Text(text) => Answer::Stdout(text),
-        Outcome::Execution(Execution::Multirun(sweep))
+        CommandOutcome::Text(text) => Answer::Stdout(text),
+        CommandOutcome::Execution(Execution::Multirun(sweep))
             if invocation.kind.as_deref() == Some("jobs") =>
         {
             Answer::Jobs(sweep.jobs.iter().map(overrides).collect())
         }
-        Outcome::Execution(Execution::Multirun(sweep)) => {
+        CommandOutcome::Execution(Execution::Multirun(sweep)) => {
             let mut files = BTreeMap::new();
             let text = sweep.multirun_yaml.clone();
             files.insert(below(root, &sweep.dir.join("multirun.yaml")), text);
@@ -146,7 +145,7 @@ fn perform(root: &Path, invocation: &Invocation) -> Result<Answer, llmprof_confi
             }
             Answer::Files(files)
         }
-        Outcome::Execution(Execution::Run(job)) => {
+        CommandOutcome::Execution(Execution::Run(job)) => {
             let mut files = BTreeMap::new();
             insert_files(&mut files, root, &job);
             Answer::Files(files)
@@ -154,7 +153,7 @@ fn perform(root: &Path, invocation: &Invocation) -> Result<Answer, llmprof_confi
     })
 }
 
-fn insert_files(files: &mut BTreeMap<String, String>, root: &Path, job: &Job) {
+fn insert_files(files: &mut BTreeMap<String, String>, root: &Path, job: &HydraJob) {
     for (path, text) in &job.files {
         files.insert(below(root, &job.dir.join(path)), text.clone());
     }
@@ -166,7 +165,7 @@ fn below(root: &Path, path: &Path) -> String {
 }
 
 /// The overrides a job of a sweep is started with.
-fn overrides(job: &Job) -> Vec<String> {
+fn overrides(job: &HydraJob) -> Vec<String> {
     let list = ["hydra", "overrides", "task"]
         .into_iter()
         .try_fold(&job.composed.config, |node, key| node.get(key))

@@ -11,7 +11,7 @@ const RUN_BYTES: usize = 1 << 28;
 
 /// What memory is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Traffic {
+pub enum MemoryPattern {
     Read,
     /// Reading one half of the working set and writing the other; bytes of both count.
     Copy,
@@ -19,7 +19,7 @@ pub enum Traffic {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
-    pub traffic: Traffic,
+    pub traffic: MemoryPattern,
     pub threads: usize,
     /// Bytes that they went over, all threads together.
     pub working_set: usize,
@@ -30,7 +30,7 @@ pub struct Bandwidth {
 ///
 /// A working set below the size of a cache measures that cache: each thread goes over the same part in every round.
 pub fn measure_bandwidth(
-    traffic: Traffic,
+    traffic: MemoryPattern,
     threads: usize,
     working_set: usize,
     runs: usize,
@@ -57,8 +57,8 @@ pub fn measure_bandwidth(
     for _ in 0..runs.max(1) {
         let start = Instant::now();
         match traffic {
-            Traffic::Read => read_memory(&pool, &memory, share, rounds),
-            Traffic::Copy => copy_memory(&pool, &mut memory, share, rounds),
+            MemoryPattern::Read => read_memory(&pool, &memory, share, rounds),
+            MemoryPattern::Copy => copy_memory(&pool, &mut memory, share, rounds),
         }
         best = best.min(start.elapsed().as_secs_f64());
     }
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn bandwidths_are_positive_at_any_size() {
-        for traffic in [Traffic::Read, Traffic::Copy] {
+        for traffic in [MemoryPattern::Read, MemoryPattern::Copy] {
             for (threads, size) in [(1, 0), (2, 1000), (2, 1 << 20)] {
                 let measured = measure_bandwidth(traffic, threads, size, 1).unwrap();
                 assert!(measured.bytes_per_second > 1e6, "{measured:?}");

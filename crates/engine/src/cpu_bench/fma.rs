@@ -24,7 +24,6 @@ const SUMS: usize = 12;
 pub struct FmaPeak {
     /// The format that is multiplied. Sums are f32 for bf16, 32 bits for int8.
     pub dtype: DType,
-    /// The units that multiply.
     pub engine: Engine,
     pub threads: usize,
     pub instructions: &'static str,
@@ -42,7 +41,7 @@ pub fn fma_formats() -> Vec<(DType, Engine)> {
         (DType::I8, Engine::Tensor),
     ]
     .into_iter()
-    .filter(|&(dtype, engine)| Loop::for_units(dtype, engine).is_some())
+    .filter(|&(dtype, engine)| MultiplyAddLoop::for_units(dtype, engine).is_some())
     .collect()
 }
 
@@ -52,7 +51,7 @@ pub fn fma_peak(
     threads: usize,
     runs: usize,
 ) -> Result<Option<FmaPeak>, EngineError> {
-    let Some(work) = Loop::for_units(dtype, engine) else {
+    let Some(work) = MultiplyAddLoop::for_units(dtype, engine) else {
         return Ok(None);
     };
     let pool = rayon::ThreadPoolBuilder::new()
@@ -80,15 +79,14 @@ pub fn fma_peak(
 }
 
 /// A loop that does nothing but multiply and add.
-struct Loop {
+struct MultiplyAddLoop {
     kernel: Kernel,
     rounds: usize,
-    /// Operations of one round.
     operations: usize,
     instructions: &'static str,
 }
 
-impl Loop {
+impl MultiplyAddLoop {
     fn for_units(dtype: DType, engine: Engine) -> Option<Self> {
         if engine == Engine::Tensor {
             return Self::of_tiles(dtype);

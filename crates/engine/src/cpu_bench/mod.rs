@@ -7,5 +7,5 @@ mod fma;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
 
-pub use bandwidth::{Bandwidth, Traffic, measure_bandwidth};
+pub use bandwidth::{Bandwidth, MemoryPattern, measure_bandwidth};
 pub use fma::{FmaPeak, fma_formats, fma_peak};

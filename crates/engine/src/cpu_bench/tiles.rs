@@ -15,16 +15,15 @@ use llmprof_units::DType;
 
 /// Rows of a tile, and numbers of 32 bits in a row of sums.
 const ROWS: usize = 16;
-/// Bytes of a row.
-const ROW: usize = 64;
+const ROW_BYTES: usize = 64;
 /// Products per round: two of the eight tiles are factors.
 pub(super) const SUMS: usize = 6;
 
 /// Operations of one product of full tiles, a multiply-add counted as two.
 pub(super) fn tile_operations(dtype: DType) -> Option<usize> {
     let depth = match dtype {
-        DType::Bf16 => ROW / 2,
-        DType::I8 => ROW,
+        DType::Bf16 => ROW_BYTES / 2,
+        DType::I8 => ROW_BYTES,
         _ => return None,
     };
     Some(2 * ROWS * ROWS * depth)
@@ -45,12 +44,12 @@ pub(super) fn select_kernel(dtype: DType) -> Option<fn(usize)> {
     }
 }
 
-struct Units {
+struct TileUnits {
     bf16: bool,
     int8: bool,
 }
 
-static UNITS: LazyLock<Units> = LazyLock::new(|| {
+static UNITS: LazyLock<TileUnits> = LazyLock::new(|| {
     // Bits of EDX of leaf 7: 22 for products of bf16, 24 for tiles, 25 for products of int8.
     let features = if __cpuid_count(0, 0).eax >= 7 {
         __cpuid_count(7, 0).edx
@@ -59,7 +58,7 @@ static UNITS: LazyLock<Units> = LazyLock::new(|| {
     };
     let has = |bit: u32| features >> bit & 1 == 1;
     let tiles = has(24) && (has(22) || has(25)) && request_tiles();
-    Units {
+    TileUnits {
         bf16: tiles && has(22),
         int8: tiles && has(25),
     }
@@ -82,7 +81,7 @@ fn request_tiles() -> bool {
 
 /// The shapes of the eight tiles, as `ldtilecfg` reads them.
 #[repr(C, align(64))]
-struct Shapes {
+struct TileShapes {
     palette: u8,
     start_row: u8,
     reserved: [u8; 14],
@@ -90,7 +89,7 @@ struct Shapes {
     rows: [u8; 16],
 }
 
-static FULL: Shapes = Shapes {
+static FULL: TileShapes = TileShapes {
     palette: 1,
     start_row: 0,
     reserved: [0; 14],
@@ -99,21 +98,20 @@ static FULL: Shapes = Shapes {
 };
 
 #[repr(C, align(64))]
-struct Tile([u32; ROWS * ROW / 4]);
+struct AmxTile([u32; ROWS * ROW_BYTES / 4]);
 
 /// 2⁻⁷ everywhere: sums grow slowly.
-static SMALL_BF16: Tile = Tile([0x3c00_3c00; ROWS * ROW / 4]);
-/// 1 everywhere.
-static ONES_INT8: Tile = Tile([0x0101_0101; ROWS * ROW / 4]);
+static SMALL_BF16: AmxTile = AmxTile([0x3c00_3c00; ROWS * ROW_BYTES / 4]);
+static ONES_INT8: AmxTile = AmxTile([0x0101_0101; ROWS * ROW_BYTES / 4]);
 
 macro_rules! products {
     ($name:ident, $product:literal) => {
-        /// One of the sums of so many rounds.
+        /// One of the sums after `rounds` rounds.
         ///
         /// # Safety
         /// The processor has the instruction, and the system has given permission to use tiles.
-        unsafe fn $name(factor: &Tile, rounds: usize) -> Tile {
-            let mut sums = Tile([0; ROWS * ROW / 4]);
+        unsafe fn $name(factor: &AmxTile, rounds: usize) -> AmxTile {
+            let mut sums = AmxTile([0; ROWS * ROW_BYTES / 4]);
             // SAFETY: reads the shapes and a full tile, writes one to `sums`, and leaves tiles as it found them: unused.
             unsafe {
                 asm!(
@@ -140,7 +138,7 @@ macro_rules! products {
                     shapes = in(reg) &raw const FULL,
                     factor = in(reg) factor,
                     sums = in(reg) &raw mut sums,
-                    row = in(reg) ROW,
+                    row = in(reg) ROW_BYTES,
                     rounds = inout(reg) rounds.max(1) => _,
                     out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                     out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
@@ -164,7 +162,7 @@ mod tests {
         assert_eq!(tile_operations(DType::Bf16), Some(16_384));
         assert_eq!(tile_operations(DType::I8), Some(32_768));
         assert_eq!(tile_operations(DType::F32), None);
-        assert_eq!(size_of::<Shapes>(), 64);
+        assert_eq!(size_of::<TileShapes>(), 64);
     }
 
     /// Eight rounds of 32 products of 2⁻⁷ by itself, or of 64 products of ones: every element was worked on, every time.

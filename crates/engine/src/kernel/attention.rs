@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::{
     dot::dot_rows,
     elementwise::{scale_values, soft_cap, softmax},
-    gemm::{Operand, run_gemm},
+    gemm::{GemmOperand, run_gemm},
     isa::{Isa, vectorized},
 };
 use crate::buffer::Elements;
@@ -190,12 +190,12 @@ fn attend_many_queries(shape: &AttentionShape, tile: &Tile<'_>, queries: &[f32],
         scores.resize(tile.queries * count, 0.0);
         for head in 0..shape.heads {
             let (keys, values) = tile.head_span(shape, head / group, first, last);
-            let by_rows = |data, row_stride| Operand {
+            let by_rows = |data, row_stride| GemmOperand {
                 data,
                 row_stride,
                 column_stride: 1,
             };
-            let transposed = Operand {
+            let transposed = GemmOperand {
                 data: keys,
                 row_stride: 1,
                 column_stride: dim,

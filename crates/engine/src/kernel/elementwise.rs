@@ -6,7 +6,6 @@ use super::{
 };
 
 vectorized! {
-    /// `to += from`.
     pub(crate) fn add_assign(to: &mut [f32], from: &[f32]) {
         for (to, from) in to.iter_mut().zip(from) {
             *to += from;
@@ -15,7 +14,6 @@ vectorized! {
 }
 
 vectorized! {
-    /// `values × factor`.
     pub(crate) fn scale_values(values: &mut [f32], factor: f32) {
         for value in values {
             *value *= factor;
@@ -43,6 +41,7 @@ vectorized! {
 vectorized! {
     /// `eˢ ÷ Σ eˢ` in place. An empty slice stays empty.
     pub(crate) fn softmax(scores: &mut [f32]) {
+        // The floats of an AVX-512 register, two of AVX2.
         const LANES: usize = 16;
         let mut largest = [f32::NEG_INFINITY; LANES];
         for chunk in scores.chunks(LANES) {

@@ -13,13 +13,13 @@ use super::isa::Isa;
 
 /// A matrix in a slice: element `(row, column)` lies at `row × row_stride + column × column_stride`.
 #[derive(Clone, Copy)]
-pub(crate) struct Operand<'a> {
+pub(crate) struct GemmOperand<'a> {
     pub(crate) data: &'a [f32],
     pub(crate) row_stride: usize,
     pub(crate) column_stride: usize,
 }
 
-impl Operand<'_> {
+impl GemmOperand<'_> {
     /// True where `rows × columns` elements lie inside the slice.
     fn holds_matrix(&self, rows: usize, columns: usize) -> bool {
         rows == 0
@@ -30,17 +30,17 @@ impl Operand<'_> {
 
 /// The result of a product: where its first element lies, and the distance between rows.
 #[derive(Clone, Copy)]
-pub(crate) struct Target {
+pub(crate) struct GemmTarget {
     pub(crate) first: *mut f32,
     pub(crate) row_stride: usize,
 }
 
 // SAFETY: a target is a place; who writes through it answers for the writes not meeting (see `gemm_to`).
-unsafe impl Send for Target {}
+unsafe impl Send for GemmTarget {}
 // SAFETY: as above.
-unsafe impl Sync for Target {}
+unsafe impl Sync for GemmTarget {}
 
-impl Target {
+impl GemmTarget {
     /// The same with `columns` columns left out.
     pub(crate) fn skip_columns(self, columns: usize) -> Self {
         Self {
@@ -54,8 +54,8 @@ impl Target {
 pub(crate) fn run_gemm(
     isa: Isa,
     [m, n, k]: [usize; 3],
-    a: Operand<'_>,
-    b: Operand<'_>,
+    a: GemmOperand<'_>,
+    b: GemmOperand<'_>,
     c: &mut [f32],
     c_stride: usize,
 ) {
@@ -63,7 +63,7 @@ pub(crate) fn run_gemm(
         m == 0 || n == 0 || (c_stride >= n && (m - 1) * c_stride + n <= c.len()),
         "the result holds {m} × {n} elements"
     );
-    let target = Target {
+    let target = GemmTarget {
         first: c.as_mut_ptr(),
         row_stride: c_stride,
     };
@@ -79,9 +79,9 @@ pub(crate) fn run_gemm(
 pub(crate) unsafe fn gemm_to(
     isa: Isa,
     [m, n, k]: [usize; 3],
-    a: Operand<'_>,
-    b: Operand<'_>,
-    c: Target,
+    a: GemmOperand<'_>,
+    b: GemmOperand<'_>,
+    c: GemmTarget,
     accumulate: bool,
 ) {
     assert!(
@@ -172,12 +172,12 @@ mod tests {
         let b: Vec<f32> = (0..n * k).map(|i| (i % 13) as f32 - 6.0).collect();
         for isa in [Isa::detected(), Isa::Portable] {
             let mut c = vec![9.0; m * 10];
-            let rows = |data, stride| Operand {
+            let rows = |data, stride| GemmOperand {
                 data,
                 row_stride: stride,
                 column_stride: 1,
             };
-            let transposed = Operand {
+            let transposed = GemmOperand {
                 data: &b,
                 row_stride: 1,
                 column_stride: k,
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "operands hold")]
     fn operands_that_are_too_short_are_refused() {
-        let short = Operand {
+        let short = GemmOperand {
             data: &[0.0; 8],
             row_stride: 3,
             column_stride: 1,

@@ -5,7 +5,6 @@ use std::sync::LazyLock;
 pub(crate) enum Isa {
     /// AVX-512 F and BW, with AVX2 and FMA.
     Avx512,
-    /// AVX2 and FMA.
     Avx2,
     /// What the compiler's target has.
     Portable,

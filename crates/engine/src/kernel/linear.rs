@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::{
     dot::dot_rows,
     elementwise::widen_bf16,
-    gemm::{Operand, Target, gemm_to},
+    gemm::{GemmOperand, GemmTarget, gemm_to},
     isa::Isa,
     quantized::{Quantized, dot_quantized, expand_row},
 };
@@ -120,7 +120,7 @@ fn multiply_panels(
     out: &mut [f32],
 ) {
     let isa = Isa::detected();
-    let target = Target {
+    let target = GemmTarget {
         first: out.as_mut_ptr(),
         row_stride: outputs,
     };
@@ -136,12 +136,12 @@ fn multiply_panels(
             );
             let target = target.skip_columns(first_row * outputs + first);
             let product = |panel: &[f32], depth: usize, from: usize, stride: usize| {
-                let x = Operand {
+                let x = GemmOperand {
                     data: &x[first_row * inputs + from..],
                     row_stride: inputs,
                     column_stride: 1,
                 };
-                let panel = Operand {
+                let panel = GemmOperand {
                     data: panel,
                     row_stride: 1,
                     column_stride: stride,

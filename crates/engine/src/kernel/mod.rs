@@ -20,5 +20,5 @@ pub(crate) use linear::{WeightRows, multiply_weights};
 pub(crate) use norm::normalize_rows;
 #[cfg(test)]
 pub(crate) use quantized::expand_row;
-pub(crate) use quantized::{Quantized, Width, pack_row};
+pub(crate) use quantized::{CodeWidth, Quantized, pack_row};
 pub(crate) use rope::{Frequencies, rotate_rows};

@@ -3,6 +3,7 @@ use rayon::prelude::*;
 
 use super::isa::vectorized;
 
+/// The floats of an AVX-512 register, two of AVX2.
 const LANES: usize = 16;
 
 /// The sum of `f` over values, in lanes that fit vector registers.
@@ -90,8 +91,8 @@ mod tests {
             &mut to,
         );
         let root = 7.5f32.sqrt();
-        for (found, expected) in to.iter().zip([1.0, 2.0, 3.0, 8.0]) {
-            assert!((found - expected / root).abs() < 1e-6);
+        for (value, expected) in to.iter().zip([1.0, 2.0, 3.0, 8.0]) {
+            assert!((value - expected / root).abs() < 1e-6);
         }
         // Mean 2.5, variance 1.25.
         normalize_rows(
@@ -103,8 +104,8 @@ mod tests {
             &mut to,
         );
         let root = 1.25f32.sqrt();
-        for (found, expected) in to.iter().zip([-1.5, -0.5, 0.5, 1.5]) {
-            assert!((found - (expected / root + 0.5)).abs() < 1e-6);
+        for (value, expected) in to.iter().zip([-1.5, -0.5, 0.5, 1.5]) {
+            assert!((value - (expected / root + 0.5)).abs() < 1e-6);
         }
     }
 }

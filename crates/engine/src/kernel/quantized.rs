@@ -19,14 +19,13 @@ pub(crate) const BLOCK_INPUTS: usize = WeightFormat::NATIVE_BLOCK as usize;
 const INPUTS_PER_PASS: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Width {
-    /// Signed bytes.
+pub(crate) enum CodeWidth {
     Eight,
     /// Nibbles with 8 added; groups start at whole blocks.
     Four,
 }
 
-impl Width {
+impl CodeWidth {
     /// Bytes of a row of `inputs` integers.
     pub(crate) fn row_bytes(self, inputs: usize) -> usize {
         match self {
@@ -47,7 +46,7 @@ impl Width {
 /// Rows of a quantized matrix.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quantized<'a> {
-    pub(crate) width: Width,
+    pub(crate) width: CodeWidth,
     /// Inputs that share a scale, and scales of a row.
     group: usize,
     groups: usize,
@@ -59,7 +58,7 @@ pub(crate) struct Quantized<'a> {
 impl<'a> Quantized<'a> {
     /// Rows of `inputs` integers, `group` to a scale.
     pub(crate) fn new(
-        width: Width,
+        width: CodeWidth,
         [inputs, group]: [usize; 2],
         codes: &'a [u8],
         scales: Elements<'a>,
@@ -94,8 +93,8 @@ impl<'a> Quantized<'a> {
     /// The integer of an input of the first row.
     fn code_at(&self, input: usize) -> f32 {
         match self.width {
-            Width::Eight => f32::from(self.codes[input] as i8),
-            Width::Four => {
+            CodeWidth::Eight => f32::from(self.codes[input] as i8),
+            CodeWidth::Four => {
                 let (block, place) = (input / BLOCK_INPUTS, input % BLOCK_INPUTS);
                 let byte = self.codes[block * (BLOCK_INPUTS / 2) + place % (BLOCK_INPUTS / 2)];
                 let nibble = if place < BLOCK_INPUTS / 2 {
@@ -110,7 +109,7 @@ impl<'a> Quantized<'a> {
 }
 
 /// Writes the codes of a row. The scales are those that the row is stored with.
-pub(crate) fn pack_row(width: Width, group: usize, row: &[f32], scales: &[f32], to: &mut [u8]) {
+pub(crate) fn pack_row(width: CodeWidth, group: usize, row: &[f32], scales: &[f32], to: &mut [u8]) {
     let largest = width.largest_code();
     let code = |input: usize| {
         let scale = scales[input / group];
@@ -122,12 +121,12 @@ pub(crate) fn pack_row(width: Width, group: usize, row: &[f32], scales: &[f32], 
             .clamp(-largest, largest)
     };
     match width {
-        Width::Eight => {
+        CodeWidth::Eight => {
             for (input, to) in to.iter_mut().enumerate() {
                 *to = code(input) as i8 as u8;
             }
         }
-        Width::Four => {
+        CodeWidth::Four => {
             // Places after the end of a row hold a zero.
             let nibble = |input: usize| {
                 let code = if input < row.len() { code(input) } else { 0.0 };
@@ -166,17 +165,17 @@ pub(crate) fn dot_quantized(isa: Isa, weights: Quantized<'_>, inputs: &[f32], ou
 fn dot_row<const N: usize>(isa: Isa, row: &Quantized<'_>, inputs: &[f32]) -> [f32; N] {
     assert_eq!(inputs.len(), N * row.inputs);
     assert_eq!(row.codes.len(), row.width.row_bytes(row.inputs));
-    assert!(row.width == Width::Eight || row.group.is_multiple_of(BLOCK_INPUTS));
+    assert!(row.width == CodeWidth::Eight || row.group.is_multiple_of(BLOCK_INPUTS));
     #[cfg(target_arch = "x86_64")]
     match (isa, row.width) {
         // SAFETY: `Isa` states what the processor has; lengths and blocks were checked. So in all of these.
-        (Isa::Avx512, Width::Eight) => return unsafe { x86::eight_avx512::<N>(row, inputs) },
+        (Isa::Avx512, CodeWidth::Eight) => return unsafe { x86::eight_avx512::<N>(row, inputs) },
         // SAFETY: as above.
-        (Isa::Avx512, Width::Four) => return unsafe { x86::four_avx512::<N>(row, inputs) },
+        (Isa::Avx512, CodeWidth::Four) => return unsafe { x86::four_avx512::<N>(row, inputs) },
         // SAFETY: as above.
-        (Isa::Avx2, Width::Eight) => return unsafe { x86::eight_avx2::<N>(row, inputs) },
+        (Isa::Avx2, CodeWidth::Eight) => return unsafe { x86::eight_avx2::<N>(row, inputs) },
         // SAFETY: as above.
-        (Isa::Avx2, Width::Four) => return unsafe { x86::four_avx2::<N>(row, inputs) },
+        (Isa::Avx2, CodeWidth::Four) => return unsafe { x86::four_avx2::<N>(row, inputs) },
         (Isa::Portable, _) => {}
     }
     let _ = isa;
@@ -217,12 +216,12 @@ vectorized! {
             let scale = row.scale_of(group);
             let to = &mut to[at - from..next - from];
             match row.width {
-                Width::Eight => {
+                CodeWidth::Eight => {
                     for (to, code) in to.iter_mut().zip(&row.codes[at..next]) {
                         *to = f32::from(*code as i8) * scale;
                     }
                 }
-                Width::Four => {
+                CodeWidth::Four => {
                     const HALF: usize = BLOCK_INPUTS / 2;
                     let codes = &row.codes[at / BLOCK_INPUTS * HALF..];
                     for (to, codes) in to.chunks_mut(BLOCK_INPUTS).zip(codes.chunks_exact(HALF)) {
@@ -380,7 +379,7 @@ mod x86 {
                         unsafe {
                             let codes = row.codes.as_ptr().add(at / $codes_per_byte);
                             if (at / $codes_per_byte).is_multiple_of(LINE) {
-                                // A hint: it never fails, whatever the address.
+                                // A hint, which no address makes fail.
                                 _mm_prefetch::<_MM_HINT_T0>(codes.wrapping_add(AHEAD).cast());
                             }
                             let weights = $load(codes);
@@ -489,13 +488,13 @@ mod tests {
     fn codes_of_a_block_by_hand() {
         let row: Vec<f32> = (0..32).map(|i| (i % 15) as f32 - 7.0).collect();
         let mut codes = [0; 16];
-        pack_row(Width::Four, 32, &row, &[1.0], &mut codes);
+        pack_row(CodeWidth::Four, 32, &row, &[1.0], &mut codes);
         // Input 0 is −7 and input 16 is 1 − 7: 1 in the low nibble, 2 in the high.
         assert_eq!(codes[0], 0x21);
         // Input 15 is 0 − 7 and input 31 is 1 − 7.
         assert_eq!(codes[15], 0x21);
         let mut bytes = [0; 2];
-        pack_row(Width::Eight, 2, &[-63.5, 12.6], &[0.5], &mut bytes);
+        pack_row(CodeWidth::Eight, 2, &[-63.5, 12.6], &[0.5], &mut bytes);
         assert_eq!(bytes.map(|byte| byte as i8), [-127, 25]);
     }
 
@@ -505,8 +504,8 @@ mod tests {
         let code = |i: usize| ((i * 37 + 11) % 15) as f32 - 7.0;
         let value = |i: usize| ((i * 29 + 5) % 101) as f32 / 50.0 - 1.0;
         for (width, group) in [(64, 32), (200, 64), (130, 128), (33, 32), (96, 96), (7, 7)] {
-            for kind in [Width::Eight, Width::Four] {
-                if kind == Width::Four && group % BLOCK_INPUTS != 0 {
+            for kind in [CodeWidth::Eight, CodeWidth::Four] {
+                if kind == CodeWidth::Four && group % BLOCK_INPUTS != 0 {
                     continue;
                 }
                 let (rows, groups) = (3, usize::div_ceil(width, group));
@@ -545,8 +544,8 @@ mod tests {
                 for from in [0, BLOCK_INPUTS.min(width / BLOCK_INPUTS * BLOCK_INPUTS)] {
                     let mut wide = vec![f32::NAN; width - from];
                     expand_row(all.rows_from(2, 1), from, &mut wide);
-                    for (i, found) in wide.iter().enumerate() {
-                        assert_eq!(f64::from(*found), weight(2, from + i), "{kind:?} {i}");
+                    for (i, value) in wide.iter().enumerate() {
+                        assert_eq!(f64::from(*value), weight(2, from + i), "{kind:?} {i}");
                     }
                 }
             }

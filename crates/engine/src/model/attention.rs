@@ -3,9 +3,9 @@ use llmprof_theory::{
     block::{Attention, Projections, QkvOrder},
 };
 
-use super::{Binder, Rows, linear::BoundLinear, norm::BoundNorm, resized_slice};
+use super::{BatchRows, Binder, linear::BoundLinear, norm::BoundNorm, resized_slice};
 use crate::{
-    cache::Cache,
+    cache::KvCache,
     error::EngineError,
     kernel::{AttentionShape, Frequencies, attend_sequences, rotate_rows},
     recorder::Recorder,
@@ -96,8 +96,8 @@ impl BoundAttention {
         })
     }
 
-    /// From `workspace.normed` to `workspace.result`.
-    pub(crate) fn run(&self, rows: Rows<'_>, cache: &mut Cache, recorder: &mut Recorder) {
+    /// Reads `workspace.normed` and leaves its output in `workspace.result`.
+    pub(crate) fn run(&self, rows: BatchRows<'_>, cache: &mut KvCache, recorder: &mut Recorder) {
         // The workspace steps out of the cache while both are needed.
         let mut space = std::mem::take(&mut cache.workspace);
         let shape = &self.shape;
@@ -181,7 +181,7 @@ impl BoundAttention {
     }
 
     /// Groups, m, n and k of a step: of the longest sequence where they differ.
-    fn event_shape(&self, rows: Rows<'_>, lengths: &[usize]) -> [usize; 4] {
+    fn event_shape(&self, rows: BatchRows<'_>, lengths: &[usize]) -> [usize; 4] {
         let seen = self.shape.window.map_or(usize::MAX, |window| window - 1);
         let queries = rows.counts.iter().copied().max().unwrap_or(0);
         let keys = rows

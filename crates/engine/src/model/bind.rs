@@ -5,7 +5,7 @@ use llmprof_theory::{
 use llmprof_units::DType;
 
 use super::{
-    linear::{BoundLinear, Data, Matrix},
+    linear::{BoundLinear, Matrix, MatrixData},
     table::VectorTable,
 };
 use crate::{
@@ -101,7 +101,7 @@ impl Binder<'_> {
     ) -> Result<Matrix, EngineError> {
         let sizes = [outputs as usize, inputs as usize];
         Ok(Matrix {
-            data: Data::Plain(self.weights.read_matrix(name, sizes, layout, self.format)?),
+            data: MatrixData::Plain(self.weights.read_matrix(name, sizes, layout, self.format)?),
             outputs: sizes[0],
             inputs: sizes[1],
         })
@@ -123,7 +123,7 @@ impl Binder<'_> {
             .weights
             .quantize_tensor(name, sizes, layout, self.format, scheme)?;
         Ok(Matrix {
-            data: Data::Quantized(Box::new(data)),
+            data: MatrixData::Quantized(Box::new(data)),
             outputs: sizes[0],
             inputs: sizes[1],
         })

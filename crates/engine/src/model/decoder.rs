@@ -5,11 +5,11 @@ use llmprof_theory::{
 use rayon::prelude::*;
 
 use super::{
-    Binder, Rows, layer::BoundLayer, linear::BoundLinear, norm::BoundNorm, resized_slice,
+    BatchRows, Binder, layer::BoundLayer, linear::BoundLinear, norm::BoundNorm, resized_slice,
     table::VectorTable,
 };
 use crate::{
-    cache::Cache,
+    cache::KvCache,
     error::EngineError,
     kernel::{Frequencies, add_assign, scale_values, soft_cap},
     recorder::Recorder,
@@ -110,13 +110,13 @@ impl BoundDecoder {
     /// One step: all new tokens of all sequences. Leaves the logits in the workspace and says how many there are.
     pub(crate) fn run_step(
         &self,
-        cache: &mut Cache,
+        cache: &mut KvCache,
         tokens: &[&[u32]],
         logits: Option<Logits>,
         recorder: &mut Recorder,
     ) -> usize {
         let counts: Vec<usize> = tokens.iter().map(|tokens| tokens.len()).collect();
-        let rows = Rows {
+        let rows = BatchRows {
             counts: &counts,
             total: counts.iter().sum(),
         };
@@ -138,12 +138,12 @@ impl BoundDecoder {
         written
     }
 
-    /// Everything before the layers.
+    /// Embeddings, positions and rotation tables: everything before the first layer.
     fn embed_tokens(
         &self,
-        cache: &mut Cache,
+        cache: &mut KvCache,
         tokens: &[&[u32]],
-        rows: Rows<'_>,
+        rows: BatchRows<'_>,
         recorder: &mut Recorder,
     ) {
         let positions: Vec<usize> = cache
@@ -192,8 +192,8 @@ impl BoundDecoder {
     /// The head over the rows that are asked for.
     fn compute_logits(
         &self,
-        cache: &mut Cache,
-        rows: Rows<'_>,
+        cache: &mut KvCache,
+        rows: BatchRows<'_>,
         which: Logits,
         recorder: &mut Recorder,
     ) -> usize {

@@ -5,11 +5,11 @@ use llmprof_theory::{
 use rayon::prelude::*;
 
 use super::{
-    Binder, Rows, attention::BoundAttention, mixer::attention_of, mlp::BoundMlp, moe::BoundMoe,
-    norm::BoundNorm,
+    BatchRows, Binder, attention::BoundAttention, mixer::attention_of, mlp::BoundMlp,
+    moe::BoundMoe, norm::BoundNorm,
 };
 use crate::{
-    cache::Cache,
+    cache::KvCache,
     error::EngineError,
     kernel::{Frequencies, add_assign},
     recorder::Recorder,
@@ -63,7 +63,7 @@ impl BoundLayer {
     }
 
     /// One layer over the residual stream in the cache's workspace.
-    pub(crate) fn run(&self, rows: Rows<'_>, cache: &mut Cache, recorder: &mut Recorder) {
+    pub(crate) fn run(&self, rows: BatchRows<'_>, cache: &mut KvCache, recorder: &mut Recorder) {
         let elements = rows.total * self.width;
         let space = &mut cache.workspace;
         self.mixer_norm
@@ -97,8 +97,8 @@ impl BoundLayer {
         &self,
         norm: Option<&BoundNorm>,
         operator: u32,
-        rows: Rows<'_>,
-        cache: &mut Cache,
+        rows: BatchRows<'_>,
+        cache: &mut KvCache,
         recorder: &mut Recorder,
     ) {
         let space = &mut cache.workspace;

@@ -2,7 +2,7 @@ use rayon::prelude::*;
 
 use super::resized_slice;
 use crate::{
-    buffer::Buffer,
+    buffer::ElementBuffer,
     kernel::{WeightRows, add_assign, multiply_weights},
     recorder::Recorder,
     weights::QuantizedBuffer,
@@ -10,15 +10,15 @@ use crate::{
 
 /// Where the elements of a matrix are.
 #[derive(Clone, Debug)]
-pub(crate) enum Data {
-    Plain(Buffer),
+pub(crate) enum MatrixData {
+    Plain(ElementBuffer),
     Quantized(Box<QuantizedBuffer>),
 }
 
 /// A weight matrix with a row per output.
 #[derive(Clone, Debug)]
 pub(crate) struct Matrix {
-    pub(crate) data: Data,
+    pub(crate) data: MatrixData,
     pub(crate) outputs: usize,
     pub(crate) inputs: usize,
 }
@@ -27,8 +27,8 @@ impl Matrix {
     /// `out = x × matrixᵀ` over `rows` rows.
     pub(crate) fn multiply_rows(&self, rows: usize, x: &[f32], out: &mut [f32]) {
         let weights = match &self.data {
-            Data::Plain(data) => WeightRows::Plain(data.elements()),
-            Data::Quantized(data) => WeightRows::Quantized(data.quantized_rows()),
+            MatrixData::Plain(data) => WeightRows::Plain(data.elements()),
+            MatrixData::Quantized(data) => WeightRows::Quantized(data.quantized_rows()),
         };
         multiply_weights(weights, [rows, self.outputs, self.inputs], x, out);
     }

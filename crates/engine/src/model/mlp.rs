@@ -4,7 +4,7 @@ use llmprof_theory::{
 };
 use rayon::prelude::*;
 
-use super::{Binder, Rows, Workspace, linear::BoundLinear, resized_slice};
+use super::{BatchRows, Binder, Workspace, linear::BoundLinear, resized_slice};
 use crate::{
     error::EngineError,
     kernel::{activate_gated, apply_activation},
@@ -55,8 +55,8 @@ impl BoundMlp {
         })
     }
 
-    /// From `space.normed` to `space.result`.
-    pub(crate) fn run(&self, rows: Rows<'_>, space: &mut Workspace, recorder: &mut Recorder) {
+    /// Reads `space.normed` and leaves its output in `space.result`.
+    pub(crate) fn run(&self, rows: BatchRows<'_>, space: &mut Workspace, recorder: &mut Recorder) {
         let inner = self.down.matrix.inputs;
         let kind = self.activation;
         let x = |linear: &BoundLinear| 0..rows.total * linear.matrix.inputs;

@@ -19,17 +19,15 @@ pub(crate) use mixer::attention_of;
 
 /// The batch of one step: how many new tokens each sequence has.
 #[derive(Clone, Copy)]
-pub(crate) struct Rows<'a> {
-    /// New tokens per sequence.
+pub(crate) struct BatchRows<'a> {
     pub(crate) counts: &'a [usize],
     pub(crate) total: usize,
 }
 
-/// Memory for activations, kept from step to step: taking it from the system anew would cost a page fault per page.
+/// Memory for activations, kept from step to step: allocating it for each step would cost a page fault per page.
 #[derive(Debug, Default)]
 pub(crate) struct Workspace {
     pub(crate) stream: Vec<f32>,
-    /// What a norm gave.
     pub(crate) normed: Vec<f32>,
     /// What a mixer or feed-forward part gave.
     pub(crate) result: Vec<f32>,

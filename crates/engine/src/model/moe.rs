@@ -5,7 +5,7 @@ use llmprof_theory::{
 use rayon::prelude::*;
 
 use super::{
-    Binder, Rows, Workspace,
+    BatchRows, Binder, Workspace,
     linear::{BoundLinear, Matrix},
     mlp::check_supported,
     resized_slice,
@@ -16,7 +16,7 @@ use crate::{
     recorder::Recorder,
 };
 
-struct Expert {
+struct ExpertMatrices {
     gate: Matrix,
     up: Matrix,
     down: Matrix,
@@ -30,12 +30,12 @@ pub(crate) struct BoundMoe {
     top_k: usize,
     operator: u32,
     activation: ActivationKind,
-    experts: Vec<Expert>,
+    experts: Vec<ExpertMatrices>,
 }
 
 /// A token's use of an expert.
 #[derive(Clone, Copy)]
-struct Choice {
+struct ExpertChoice {
     expert: usize,
     row: usize,
     weight: f32,
@@ -80,7 +80,7 @@ impl BoundMoe {
                     let name = binder.tensor_name(prefix, &format!("{expert}.{leaf}.weight"));
                     binder.bind_quantizable(&name, outputs, inputs, Layout::OutIn)
                 };
-                Ok(Expert {
+                Ok(ExpertMatrices {
                     gate: matrix(gate, inner, hidden)?,
                     up: matrix(up, inner, hidden)?,
                     down: matrix(down, hidden, inner)?,
@@ -98,8 +98,8 @@ impl BoundMoe {
         })
     }
 
-    /// From `space.normed` to `space.result`.
-    pub(crate) fn run(&self, rows: Rows<'_>, space: &mut Workspace, recorder: &mut Recorder) {
+    /// Reads `space.normed` and leaves its output in `space.result`.
+    pub(crate) fn run(&self, rows: BatchRows<'_>, space: &mut Workspace, recorder: &mut Recorder) {
         let hidden = self.gate.matrix.inputs;
         let inner = self.experts.first().map_or(0, |expert| expert.gate.outputs);
         let x = &space.normed[..rows.total * hidden];
@@ -120,7 +120,7 @@ impl BoundMoe {
     }
 
     /// The chosen experts of all rows, sorted by expert.
-    fn route_rows(&self, rows: usize, x: &[f32], scores: &mut Vec<f32>) -> Vec<Choice> {
+    fn route_rows(&self, rows: usize, x: &[f32], scores: &mut Vec<f32>) -> Vec<ExpertChoice> {
         let count = self.experts.len();
         let scores = resized_slice(scores, rows * count);
         self.gate.compute_rows(rows, x, scores);
@@ -138,7 +138,7 @@ impl BoundMoe {
             } else {
                 self.scaling
             };
-            choices.extend(chosen.iter().map(|expert| Choice {
+            choices.extend(chosen.iter().map(|expert| ExpertChoice {
                 expert: *expert,
                 row,
                 weight: scores[*expert] * factor,
@@ -149,7 +149,12 @@ impl BoundMoe {
     }
 
     /// Adds one expert's part to the rows that chose it.
-    fn run_expert(&self, choices: &[Choice], [hidden, inner]: [usize; 2], space: &mut Workspace) {
+    fn run_expert(
+        &self,
+        choices: &[ExpertChoice],
+        [hidden, inner]: [usize; 2],
+        space: &mut Workspace,
+    ) {
         let expert = &self.experts[choices[0].expert];
         let rows = choices.len();
         let gathered = resized_slice(&mut space.mixed, rows * hidden);

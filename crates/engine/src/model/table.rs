@@ -1,13 +1,13 @@
-use super::linear::{Data, Matrix};
+use super::linear::{Matrix, MatrixData};
 use crate::{
-    buffer::{Buffer, Elements},
+    buffer::{ElementBuffer, Elements},
     kernel::widen_bf16,
 };
 
 /// Vectors that are looked up by number: embeddings of tokens or positions. They are never quantized.
 #[derive(Clone, Debug)]
 pub(crate) struct VectorTable {
-    pub(crate) data: Buffer,
+    pub(crate) data: ElementBuffer,
     pub(crate) rows: usize,
     pub(crate) width: usize,
 }
@@ -24,7 +24,7 @@ impl VectorTable {
     /// The matrix of a head that shares the table.
     pub(crate) fn as_matrix(&self) -> Matrix {
         Matrix {
-            data: Data::Plain(self.data.clone()),
+            data: MatrixData::Plain(self.data.clone()),
             outputs: self.rows,
             inputs: self.width,
         }

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{convert, fill_memory, without_prefix};
 use crate::{
-    buffer::{Buffer, Format},
+    buffer::{ElementBuffer, Format},
     error::EngineError,
 };
 
@@ -23,7 +23,7 @@ const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
 /// A tensor inside a mapped file.
-struct Stored {
+struct StoredTensor {
     file: Arc<Mmap>,
     /// Where its bytes begin and end in the file.
     range: std::ops::Range<usize>,
@@ -33,7 +33,7 @@ struct Stored {
 
 /// The tensors of a checkpoint that a model needs.
 pub(crate) struct Checkpoint {
-    tensors: HashMap<String, Stored>,
+    tensors: HashMap<String, StoredTensor>,
     directory: PathBuf,
 }
 
@@ -86,7 +86,7 @@ impl Checkpoint {
         name: &str,
         format: Format,
         transposed: Option<[usize; 2]>,
-    ) -> Result<Buffer, EngineError> {
+    ) -> Result<ElementBuffer, EngineError> {
         let stored = self
             .tensors
             .get(name)
@@ -101,7 +101,8 @@ impl Checkpoint {
         );
         if same && transposed.is_none() {
             // Weights that are not aligned are copied below.
-            if let Some(buffer) = Buffer::of_file(&stored.file, stored.range.clone(), format) {
+            if let Some(buffer) = ElementBuffer::of_file(&stored.file, stored.range.clone(), format)
+            {
                 return Ok(buffer);
             }
         }
@@ -188,8 +189,11 @@ fn list_files(directory: &Path) -> Result<Vec<PathBuf>, EngineError> {
     Ok(paths)
 }
 
-/// Maps a file and adds its tensors to `found`.
-fn read_header(path: &Path, found: &mut HashMap<String, Stored>) -> Result<(), EngineError> {
+/// Maps a file and adds its tensors to `tensors`.
+fn read_header(
+    path: &Path,
+    tensors: &mut HashMap<String, StoredTensor>,
+) -> Result<(), EngineError> {
     let map = Arc::new(map_file(path)?);
     let broken = |reason: String| EngineError::BrokenHeader {
         path: path.to_owned(),
@@ -209,9 +213,9 @@ fn read_header(path: &Path, found: &mut HashMap<String, Stored>) -> Result<(), E
         if range.end > map.len() {
             return Err(broken(format!("`{name}` ends beyond the file")));
         }
-        found.insert(
+        tensors.insert(
             name,
-            Stored {
+            StoredTensor {
                 file: Arc::clone(&map),
                 range,
                 dtype: *dtype,
@@ -229,7 +233,7 @@ fn map_file(path: &Path) -> Result<Mmap, EngineError> {
         source,
     };
     let file = File::open(path).map_err(read)?;
-    // SAFETY: the file must not be shortened while it is mapped; `Source::Directory` says so. Its bytes are only ever
+    // SAFETY: the file must not be shortened while it is mapped; `WeightSource::Directory` says so. Its bytes are only ever
     // read as numbers, for which every bit pattern is valid.
     let map = unsafe { Mmap::map(&file) }.map_err(read)?;
     #[cfg(unix)]

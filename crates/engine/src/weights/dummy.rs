@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::{convert::to_bf16, fill_memory};
 use crate::{
-    buffer::{self, Buffer, Format},
+    buffer::{self, ElementBuffer, Format},
     error::EngineError,
 };
 
@@ -88,7 +88,7 @@ impl Dummy {
         })
     }
 
-    /// With all tensors made.
+    /// Allocates and fills all tensors at once, in parallel.
     pub(crate) fn fill_all(self) -> Result<Self, EngineError> {
         let mut memory = buffer::allocate_anonymous(self.end, "weights")?;
         let mut places: Vec<&TensorPlace> = self.places.values().collect();
@@ -116,7 +116,7 @@ impl Dummy {
         })
     }
 
-    pub(crate) fn tensor_buffer(&self, name: &str) -> Result<Buffer, EngineError> {
+    pub(crate) fn tensor_buffer(&self, name: &str) -> Result<ElementBuffer, EngineError> {
         let place = self
             .places
             .get(name)
@@ -126,8 +126,10 @@ impl Dummy {
                 directory: "dummy weights".into(),
             })?;
         if let Some(memory) = &self.memory {
-            return Ok(Buffer::of_memory(memory, place.range.clone(), self.format)
-                .expect("tensors start at multiples of the alignment"));
+            return Ok(
+                ElementBuffer::of_memory(memory, place.range.clone(), self.format)
+                    .expect("tensors start at multiples of the alignment"),
+            );
         }
         fill_memory(place.range.len(), self.format, |to| {
             to.par_chunks_mut(TASK_ELEMENTS * self.format.element_bytes())

@@ -15,14 +15,14 @@ use dummy::Dummy;
 use llmprof_theory::{Model, block::Layout};
 
 use crate::{
-    buffer::{self, Buffer, Elements, Format},
+    buffer::{self, ElementBuffer, Elements, Format},
     error::EngineError,
     kernel::widen_bf16,
 };
 
 /// Where the weights of a model come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum WeightSource {
     /// A directory with `model.safetensors`, or with shards and `model.safetensors.index.json`.
     ///
     /// Files are mapped, not read: they must not be shortened while the engine lives.
@@ -41,16 +41,16 @@ impl Weights {
     /// Opens a source and checks that it holds every tensor of `model`, in the right shape. `fills_at_once`: makes all
     /// dummy weights now, since they are kept as they are; else each when it is quantized.
     pub(crate) fn open_source(
-        source: &Source,
+        source: &WeightSource,
         model: &Model,
         format: Format,
         fills_at_once: bool,
     ) -> Result<Self, EngineError> {
         match source {
-            Source::Directory(directory) => {
+            WeightSource::Directory(directory) => {
                 Checkpoint::open_directory(directory, model).map(Self::Checkpoint)
             }
-            Source::Dummy { seed } => {
+            WeightSource::Dummy { seed } => {
                 let dummy = Dummy::plan_tensors(model, format, *seed)?;
                 let dummy = if fills_at_once {
                     dummy.fill_all()?
@@ -82,7 +82,7 @@ impl Weights {
         [outputs, inputs]: [usize; 2],
         layout: Layout,
         format: Format,
-    ) -> Result<Buffer, EngineError> {
+    ) -> Result<ElementBuffer, EngineError> {
         let transposed = match layout {
             Layout::OutIn => None,
             Layout::InOut => Some([inputs, outputs]),
@@ -116,10 +116,11 @@ fn fill_memory(
     bytes: usize,
     format: Format,
     fill: impl FnOnce(&mut [u8]),
-) -> Result<Buffer, EngineError> {
+) -> Result<ElementBuffer, EngineError> {
     let mut map = buffer::allocate_anonymous(bytes, "weights")?;
     fill(&mut map[..bytes]);
-    Ok(Buffer::of_memory(&Arc::new(map), 0..bytes, format).expect("a mapping starts at a page"))
+    Ok(ElementBuffer::of_memory(&Arc::new(map), 0..bytes, format)
+        .expect("a mapping starts at a page"))
 }
 
 /// The name of a tensor without a prefix that some checkpoints leave out.

@@ -8,15 +8,15 @@ use rayon::prelude::*;
 
 use super::convert::to_bf16;
 use crate::{
-    buffer::{self, Buffer, Elements, Format},
+    buffer::{self, ElementBuffer, Elements, Format},
     error::EngineError,
-    kernel::{Quantized, Width, pack_row, widen_bf16},
+    kernel::{CodeWidth, Quantized, pack_row, widen_bf16},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scheme {
     pub(crate) format: WeightFormat,
-    pub(crate) width: Width,
+    pub(crate) width: CodeWidth,
     /// Inputs that share a scale; absent is all of a row.
     pub(crate) group: Option<usize>,
 }
@@ -25,9 +25,9 @@ impl Scheme {
     /// The scheme of a format that there are kernels for.
     pub(crate) fn for_format(format: WeightFormat) -> Result<Self, EngineError> {
         let (width, group) = match format {
-            WeightFormat::Int8 { group } if format.is_native() => (Width::Eight, group),
-            WeightFormat::Int4 { group, .. } if format.is_native() => (Width::Four, group),
-            found => return Err(EngineError::UnsupportedFormat { found }),
+            WeightFormat::Int8 { group } if format.is_native() => (CodeWidth::Eight, group),
+            WeightFormat::Int4 { group, .. } if format.is_native() => (CodeWidth::Four, group),
+            other => return Err(EngineError::UnsupportedFormat { found: other }),
         };
         Ok(Self {
             format,
@@ -52,11 +52,10 @@ pub(crate) struct QuantizedBuffer {
     inputs: usize,
     memory: Arc<MmapMut>,
     codes: usize,
-    scales: Buffer,
+    scales: ElementBuffer,
 }
 
 impl QuantizedBuffer {
-    /// Quantizes `outputs` rows.
     pub(crate) fn new(
         scheme: Scheme,
         [outputs, inputs]: [usize; 2],
@@ -83,7 +82,7 @@ impl QuantizedBuffer {
                 });
         }
         let memory = Arc::new(memory);
-        let scales = Buffer::of_memory(&memory, scales_at..end, format)
+        let scales = ElementBuffer::of_memory(&memory, scales_at..end, format)
             .expect("a mapping starts at a page, and scales at a multiple of four");
         Ok(Self {
             scheme,
@@ -114,7 +113,7 @@ fn wide_row(from: Elements<'_>, row: usize, inputs: usize) -> Vec<f32> {
 }
 
 /// The scales of a row as they are stored: rounded up, so that the largest weight has a code.
-fn scales_of(width: Width, format: Format, group: usize, row: &[f32]) -> Vec<f32> {
+fn scales_of(width: CodeWidth, format: Format, group: usize, row: &[f32]) -> Vec<f32> {
     row.chunks(group)
         .map(|group| {
             let largest = group.iter().fold(0.0f32, |most, w| most.max(w.abs()));

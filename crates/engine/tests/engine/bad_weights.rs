@@ -3,7 +3,7 @@
 use std::{error::Error, fs, path::Path};
 
 use crate::support::{data, engine, model};
-use llmprof_engine::{Engine, EngineError, Options, Recorder, Source};
+use llmprof_engine::{EngineError, EngineOptions, NativeEngine, Recorder, WeightSource};
 use llmprof_theory::Model;
 use llmprof_units::DType;
 use serde_json::{Value, json};
@@ -19,9 +19,9 @@ fn copy(name: &str) -> TempDir {
     folder
 }
 
-fn load(directory: &Path) -> Result<Engine, EngineError> {
-    let source = Source::Directory(directory.to_owned());
-    Engine::load(&model(directory), &source, Options::default())
+fn load(directory: &Path) -> Result<NativeEngine, EngineError> {
+    let source = WeightSource::Directory(directory.to_owned());
+    NativeEngine::load(&model(directory), &source, EngineOptions::default())
 }
 
 fn refusal(directory: &Path) -> String {
@@ -251,8 +251,9 @@ fn directories_without_weights_are_refused() {
     .unwrap();
     let text = refusal(folder.path());
     assert!(text.contains("no `*.safetensors`"), "{text}");
-    let source = Source::Directory(folder.path().join("nowhere"));
-    let error = Engine::load(&model(folder.path()), &source, Options::default()).unwrap_err();
+    let source = WeightSource::Directory(folder.path().join("nowhere"));
+    let error =
+        NativeEngine::load(&model(folder.path()), &source, EngineOptions::default()).unwrap_err();
     assert!(matches!(error, EngineError::Read { .. }), "{error}");
 }
 
@@ -288,15 +289,15 @@ fn gpt2_checkpoints_may_leave_their_prefix_out() {
 #[test]
 fn weights_become_bf16_on_request() {
     let directory = data().join("qwen3");
-    let options = Options {
+    let options = EngineOptions {
         weights: Some(DType::Bf16),
         threads: Some(1),
-        ..Options::default()
+        ..EngineOptions::default()
     };
-    let source = Source::Directory(directory.clone());
-    let half = Engine::load(&model(&directory), &source, options).unwrap();
+    let source = WeightSource::Directory(directory.clone());
+    let half = NativeEngine::load(&model(&directory), &source, options).unwrap();
     let full = engine(&directory);
-    let logits = |engine: &Engine| {
+    let logits = |engine: &NativeEngine| {
         let mut cache = engine.new_cache(1, 16).unwrap();
         let prompt: Vec<u32> = (0..16).collect();
         let logits = engine.prefill(
@@ -327,12 +328,13 @@ fn dummy_weights_depend_on_the_seed_alone_and_stay_finite() {
     for name in ["llama", "gemma2", "gpt2", "qwen3_moe"] {
         let model = model(&data().join(name));
         let logits = |seed, threads, weights| {
-            let options = Options {
+            let options = EngineOptions {
                 weights: Some(weights),
                 threads: Some(threads),
-                ..Options::default()
+                ..EngineOptions::default()
             };
-            let engine = Engine::load(&model, &Source::Dummy { seed }, options).unwrap();
+            let engine =
+                NativeEngine::load(&model, &WeightSource::Dummy { seed }, options).unwrap();
             let mut cache = engine.new_cache(1, 4).unwrap();
             engine
                 .decode_step(&mut cache, &[5], &mut Recorder::off())
@@ -372,11 +374,12 @@ fn requests_that_cannot_run_are_refused() {
     assert!(matches!(error, EngineError::Memory { .. }), "{error}");
     let model = Model::from_config(&serde_json::json!({ "model_type": "gpt2" }), None).unwrap();
     for bad in [DType::F16, DType::I8] {
-        let options = Options {
+        let options = EngineOptions {
             weights: Some(bad),
-            ..Options::default()
+            ..EngineOptions::default()
         };
-        let error = Engine::load(&model, &Source::Dummy { seed: 0 }, options).unwrap_err();
+        let error =
+            NativeEngine::load(&model, &WeightSource::Dummy { seed: 0 }, options).unwrap_err();
         assert!(
             matches!(error, EngineError::UnsupportedDtype { .. }),
             "{error}"

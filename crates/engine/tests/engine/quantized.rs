@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fs, path::Path};
 
 use crate::support::{data, directories, model};
-use llmprof_engine::{Engine, EngineError, Options, Recorder, Source};
+use llmprof_engine::{EngineError, EngineOptions, NativeEngine, Recorder, WeightSource};
 use llmprof_theory::{Logits, Model, WeightFormat};
 use llmprof_units::DType;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
@@ -90,17 +90,17 @@ fn rounded_copy(from: &Path, to: &Path, levels: f64, group: Option<usize>) {
     fs::write(to.join("model.safetensors"), bytes).unwrap();
 }
 
-fn load(model: &Model, source: &Source, quantized: Option<&str>) -> Engine {
-    let options = Options {
+fn load(model: &Model, source: &WeightSource, quantized: Option<&str>) -> NativeEngine {
+    let options = EngineOptions {
         weights: Some(DType::F32),
         quantized: quantized.map(|format| format.parse().unwrap()),
         threads: Some(2),
     };
-    Engine::load(model, source, options).unwrap()
+    NativeEngine::load(model, source, options).unwrap()
 }
 
 /// Logits of a long prefill (GEMM), of three tokens (few rows), and of one (GEMV).
-fn logits(engine: &Engine) -> Vec<f32> {
+fn logits(engine: &NativeEngine) -> Vec<f32> {
     let mut cache = engine.new_cache(1, 64).unwrap();
     let mut prefilled = Vec::new();
     for count in [20, 3, 1] {
@@ -116,12 +116,12 @@ fn logits(engine: &Engine) -> Vec<f32> {
     prefilled
 }
 
-fn apart(found: &[f32], expected: &[f32]) -> f32 {
-    assert_eq!(found.len(), expected.len());
+fn apart(logits: &[f32], expected: &[f32]) -> f32 {
+    assert_eq!(logits.len(), expected.len());
     let largest = expected
         .iter()
         .fold(0.0f32, |most, value| most.max(value.abs()));
-    let apart = found.iter().zip(expected).map(|(a, b)| (a - b).abs());
+    let apart = logits.iter().zip(expected).map(|(a, b)| (a - b).abs());
     apart.fold(0.0f32, f32::max) / largest
 }
 
@@ -140,9 +140,9 @@ fn every_family_gives_the_logits_of_its_rounded_weights() {
             let folder = tempfile::tempdir().unwrap();
             rounded_copy(&directory, folder.path(), levels, group);
             let model = model(&directory);
-            let expected = Source::Directory(folder.path().to_owned());
+            let expected = WeightSource::Directory(folder.path().to_owned());
             let expected = logits(&load(&model, &expected, None));
-            let source = Source::Directory(directory.clone());
+            let source = WeightSource::Directory(directory.clone());
             let quantized = logits(&load(&model, &source, Some(format)));
             let error = apart(&quantized, &expected);
             assert!(error < 1e-4, "{format} {}: {error}", directory.display());
@@ -160,7 +160,7 @@ fn every_family_gives_the_logits_of_its_rounded_weights() {
 #[test]
 fn made_up_weights_are_quantized_alike_and_counted_by_theory() {
     let model = model(&data().join("llama"));
-    let source = Source::Dummy { seed: 4 };
+    let source = WeightSource::Dummy { seed: 4 };
     let plain = load(&model, &source, None);
     let engine = load(&model, &source, Some("int4_g32"));
     let moved = apart(&logits(&engine), &logits(&plain));
@@ -194,11 +194,12 @@ fn made_up_weights_are_quantized_alike_and_counted_by_theory() {
 fn formats_without_kernels_are_refused() {
     let model = model(&data().join("llama"));
     for format in ["fp8", "awq", "int4_g16", "int8_g16", "int8_g48", "bf16"] {
-        let options = Options {
+        let options = EngineOptions {
             quantized: Some(format.parse().unwrap()),
-            ..Options::default()
+            ..EngineOptions::default()
         };
-        let error = Engine::load(&model, &Source::Dummy { seed: 0 }, options).unwrap_err();
+        let error =
+            NativeEngine::load(&model, &WeightSource::Dummy { seed: 0 }, options).unwrap_err();
         assert!(
             matches!(error, EngineError::UnsupportedFormat { .. }),
             "{format}: {error}"

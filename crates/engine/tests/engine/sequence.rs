@@ -1,13 +1,15 @@
 //! What the engine executed is what theory counted, operator by operator.
 
 use crate::support::{data, directories, engine};
-use llmprof_engine::{Engine, Event, Options, Recorder, SUPPORTED_FAMILIES, Source};
+use llmprof_engine::{
+    EngineOptions, NativeEngine, OperatorEvent, Recorder, SUPPORTED_FAMILIES, WeightSource,
+};
 use llmprof_theory::{Kind, Logits, Model, Pass, Shape, Workload};
 use llmprof_units::DType;
 
 type Line = (String, Kind, Shape, DType);
 
-fn counted(engine: &Engine, workload: &Workload, pass: &Pass) -> Vec<Line> {
+fn counted(engine: &NativeEngine, workload: &Workload, pass: &Pass) -> Vec<Line> {
     let mut lines = Vec::new();
     engine
         .model()
@@ -22,7 +24,7 @@ fn counted(engine: &Engine, workload: &Workload, pass: &Pass) -> Vec<Line> {
     lines
 }
 
-fn executed(engine: &Engine, events: &[Event]) -> Vec<Line> {
+fn executed(engine: &NativeEngine, events: &[OperatorEvent]) -> Vec<Line> {
     events
         .iter()
         .map(|event| {
@@ -37,7 +39,7 @@ fn executed(engine: &Engine, events: &[Event]) -> Vec<Line> {
         .collect()
 }
 
-fn check(engine: &Engine, name: &str) {
+fn check(engine: &NativeEngine, name: &str) {
     for (batch, prompt, chunk, logits) in [
         (1, 21, None, Logits::Last),
         (2, 21, None, Logits::All),
@@ -115,13 +117,13 @@ fn operators_run_in_the_order_and_shapes_that_theory_counts() {
 #[test]
 fn the_same_with_made_up_bf16_weights() {
     for directory in directories(&data()) {
-        let options = Options {
+        let options = EngineOptions {
             weights: Some(DType::Bf16),
             threads: Some(1),
-            ..Options::default()
+            ..EngineOptions::default()
         };
         let model = crate::support::model(&directory);
-        let engine = Engine::load(&model, &Source::Dummy { seed: 3 }, options).unwrap();
+        let engine = NativeEngine::load(&model, &WeightSource::Dummy { seed: 3 }, options).unwrap();
         check(&engine, &directory.display().to_string());
     }
 }
@@ -157,7 +159,12 @@ fn experts_that_tokens_reach_are_counted() {
 fn other_families_are_named_in_the_refusal() {
     let config = serde_json::json!({ "model_type": "opt" });
     let model = Model::from_config(&config, None).unwrap();
-    let error = Engine::load(&model, &Source::Dummy { seed: 0 }, Options::default()).unwrap_err();
+    let error = NativeEngine::load(
+        &model,
+        &WeightSource::Dummy { seed: 0 },
+        EngineOptions::default(),
+    )
+    .unwrap_err();
     let text = error.to_string();
     assert!(text.contains("`opt`"), "{text}");
     for family in SUPPORTED_FAMILIES {

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use llmprof_engine::{Engine, Options, Source};
+use llmprof_engine::{EngineOptions, NativeEngine, WeightSource};
 use llmprof_theory::Model;
 
-/// Where the models lie.
 pub(crate) fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
 }
@@ -17,14 +16,14 @@ pub(crate) fn model(directory: &Path) -> Model {
 }
 
 /// The engine of a directory, on two threads.
-pub(crate) fn engine(directory: &Path) -> Engine {
-    let options = Options {
+pub(crate) fn engine(directory: &Path) -> NativeEngine {
+    let options = EngineOptions {
         threads: Some(2),
-        ..Options::default()
+        ..EngineOptions::default()
     };
-    Engine::load(
+    NativeEngine::load(
         &model(directory),
-        &Source::Directory(directory.to_owned()),
+        &WeightSource::Directory(directory.to_owned()),
         options,
     )
     .unwrap()

@@ -24,7 +24,7 @@ const DISTANCES_MAX: usize = 32;
 
 #[derive(Default)]
 pub(crate) struct Kernels {
-    kernels: Vec<Kernel>,
+    kernels: Vec<PatternKernel>,
     /// Kernel time by stream, ns.
     times: HashMap<Stream, i64>,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Kernels {
 pub(crate) type Stream = (u32, u32, u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Kernel {
+struct PatternKernel {
     start: i64,
     /// Number of the kernel's name.
     name: u32,
@@ -43,7 +43,7 @@ struct Kernel {
 /// The repetition found in a slice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Period {
-    /// Median duration, ns.
+    /// Median duration of one repetition, ns.
     pub(super) time: i64,
     /// Whether something repeats inside it, as layers do in a step.
     pub(super) holds_layers: bool,
@@ -55,7 +55,7 @@ impl Kernels {
         if self.kernels.len() < KERNELS_MAX {
             let time = self.times.entry(stream).or_default();
             *time = time.saturating_add(end.saturating_sub(start));
-            self.kernels.push(Kernel {
+            self.kernels.push(PatternKernel {
                 start,
                 name,
                 stream,
@@ -96,7 +96,7 @@ impl Kernels {
 
     fn period_of(&self, stream: Stream) -> Option<Period> {
         let of_stream = self.kernels.iter().filter(|kernel| kernel.stream == stream);
-        let mut kernels: Vec<Kernel> = of_stream.copied().collect();
+        let mut kernels: Vec<PatternKernel> = of_stream.copied().collect();
         if kernels.len() < KERNELS_MIN {
             return None;
         }
@@ -155,16 +155,16 @@ fn recurring_distances(names: &[u32], rarest: Rarest) -> Vec<usize> {
     if rarest == Rarest::Last {
         seen.reverse();
     }
-    let mut found = Vec::new();
+    let mut distances = Vec::new();
     for distance in seen.into_iter().flat_map(|(_, of)| of.distances) {
-        if !found.contains(&distance) {
-            found.push(distance);
+        if !distances.contains(&distance) {
+            distances.push(distance);
         }
-        if found.len() == DISTANCES_MAX {
+        if distances.len() == DISTANCES_MAX {
             break;
         }
     }
-    found
+    distances
 }
 
 /// Share of names that equal the name `distance` later.

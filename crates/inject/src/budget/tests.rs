@@ -14,7 +14,7 @@ fn begin(budget: &Budget, start: i64) {
 }
 
 /// This many launches were recorded.
-fn of(launches: f64) -> Recorded {
+fn recorded_launches(launches: f64) -> Recorded {
     Recorded {
         launches,
         of_graphs: 0.0,
@@ -76,7 +76,7 @@ fn simulate_switching(
     let (mut now, mut on, mut paid) = (start, false, 0);
     let mut switches = Switches::default();
     let (mut whole, mut steps, mut detaches) = (0, 0, 0);
-    let mut pending = of(0.0);
+    let mut pending = recorded_launches(0.0);
     let switch =
         |on: &mut bool, to: bool, switches: &mut Switches, now: &mut i64, paid: &mut i64| {
             assert_ne!(*on, to);
@@ -113,7 +113,7 @@ fn simulate_switching(
                         .add_kernel((start, start + 1), name(place), (0, 1, 7));
                 }
             }
-            let mut nothing = of(0.0);
+            let mut nothing = recorded_launches(0.0);
             let counted = if on { &mut nothing } else { &mut pending };
             if let Some(to) = budget.tick((now, now), counted, switches, true) {
                 switch(&mut on, to, &mut switches, &mut now, &mut paid);
@@ -240,7 +240,12 @@ fn what_graphs_cost_between_slices_is_paid() {
             stays_for_graphs: true,
             ..Switches::default()
         };
-        budget.tick((10 * MS, 10 * MS), &mut of(0.0), switches, false);
+        budget.tick(
+            (10 * MS, 10 * MS),
+            &mut recorded_launches(0.0),
+            switches,
+            false,
+        );
         let state = budget.state.lock().unwrap();
         // CUPTI need not come back for a slice.
         assert_eq!(state.credit.expected, SLICE_COST_PRIOR_NS);
@@ -262,7 +267,7 @@ fn a_slice_of_short_steps_far_apart_ends() {
         now += 21 * MS;
     }
     let mut state = budget.state.lock().unwrap();
-    state.phase = Phase::Steps(now, 1000);
+    state.phase = BudgetPhase::Steps(now, 1000);
     drop(state);
     let mut steps = 1;
     while !budget.range_ends(b"step", (now, now + MS), Some(true)) {
@@ -365,7 +370,10 @@ fn a_slice_that_began_after_its_end_is_ended() {
         ..Switches::default()
     };
     let now = (sys::now_ns(), 0);
-    assert_eq!(budget.tick(now, &mut of(0.0), stray, true), Some(false));
+    assert_eq!(
+        budget.tick(now, &mut recorded_launches(0.0), stray, true),
+        Some(false)
+    );
 }
 
 #[test]
@@ -380,7 +388,10 @@ fn a_process_that_rests_earns_nothing() {
     for step in 1..=200 {
         used += MS;
         let now = start + step * 10 * MS;
-        if budget.tick((now, used), &mut of(0.0), off, true).is_some() {
+        if budget
+            .tick((now, used), &mut recorded_launches(0.0), off, true)
+            .is_some()
+        {
             slices.push(step);
             break;
         }
@@ -396,12 +407,18 @@ fn nothing_is_switched_while_recording_is_not_wanted() {
     for second in 0..100 {
         let now = start + second * 1000 * MS;
         let off = Switches::default();
-        assert_eq!(budget.tick((now, now), &mut of(0.0), off, false), None);
+        assert_eq!(
+            budget.tick((now, now), &mut recorded_launches(0.0), off, false),
+            None
+        );
     }
     // What was earned meanwhile is worth one slice.
     let now = start + 200_000 * MS;
     let off = Switches::default();
-    assert_eq!(budget.tick((now, now), &mut of(0.0), off, true), Some(true));
+    assert_eq!(
+        budget.tick((now, now), &mut recorded_launches(0.0), off, true),
+        Some(true)
+    );
     let state = budget.state.lock().unwrap();
     assert!(state.credit.amount <= state.credit.expected);
 }

@@ -76,7 +76,7 @@ enum Graphs {
 /// Why recording did not begin.
 #[derive(Debug)]
 pub(crate) enum Denied {
-    /// Recording will never begin.
+    /// Recording can never begin in this process; the file says why.
     Always(Refusal),
     /// Another tool uses CUPTI now (noted in the file); it may be free again later.
     Now,

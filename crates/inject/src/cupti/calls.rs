@@ -51,7 +51,6 @@ pub(crate) struct Calls {
     pub(super) others: Vec<(u32, u32)>,
 }
 
-/// What was waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
     /// All work of a device.

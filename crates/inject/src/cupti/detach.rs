@@ -63,7 +63,6 @@ const LOOK_INTERVAL_NS: i64 = 5_000_000;
 /// last 90 ms had no times on an H200.
 const WAIT_GRACE_NS: i64 = 20_000_000;
 
-/// Progress of detaching CUPTI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detach {
     /// CUPTI is attached, and records or was not asked to detach.
@@ -98,7 +97,6 @@ pub(super) enum Passing {
     Nothing,
     /// Wake our thread: it may flush.
     Wake,
-    /// Detach CUPTI now.
     Detach,
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::sys::{self, Library};
 
-/// The newest version first.
+/// Tried in this order; the toolkit links the last name to whichever version it has.
 const LIBRARY_NAMES: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
 
 /// The first `libcupti` that loads. If the user named one, no other is tried.

@@ -5,7 +5,7 @@
 //! prefixes serves all of [`is_supported`](super::is_supported) versions; `tests/layouts.txt` holds the offsets that the
 //! headers of each version give, and a test compares. All of the records are packed to 8 bytes.
 
-/// `CUpti_ActivityKind`.
+// CUpti_ActivityKind
 pub(crate) mod kind {
     pub(crate) const MEMCPY: u32 = 1;
     pub(crate) const MEMSET: u32 = 2;
@@ -23,7 +23,7 @@ pub(crate) struct Activity {
     pub(crate) kind: u32,
 }
 
-/// `CUpti_ActivityKernel9` (12.0) and later.
+// CUpti_ActivityKernel9
 #[repr(C)]
 pub(crate) struct Kernel {
     pub(crate) kind: u32,
@@ -59,7 +59,7 @@ pub(crate) struct Kernel {
     pub(crate) graph: u32,
 }
 
-/// `CUpti_ActivityMemcpy5` (12.0) and later.
+// CUpti_ActivityMemcpy5
 #[repr(C)]
 pub(crate) struct Memcpy {
     pub(crate) kind: u32,
@@ -105,7 +105,7 @@ pub(crate) struct MemcpyPeer {
     pub(crate) graph: u32,
 }
 
-/// `CUpti_ActivityMemset4` (12.0) and later.
+// CUpti_ActivityMemset4
 #[repr(C)]
 pub(crate) struct Memset {
     pub(crate) kind: u32,
@@ -125,7 +125,7 @@ pub(crate) struct Memset {
     pub(crate) graph: u32,
 }
 
-/// `CUpti_ActivitySynchronization` (12.0) and later.
+// CUpti_ActivitySynchronization
 #[repr(C)]
 pub(crate) struct Synchronization {
     pub(crate) kind: u32,
@@ -154,7 +154,7 @@ pub(crate) struct Api {
 /// `CUpti_CallbackData`, which callbacks of calls are given.
 #[repr(C)]
 pub(crate) struct Callback {
-    /// `CUpti_ApiCallbackSite`.
+    // CUpti_ApiCallbackSite
     pub(crate) site: u32,
 }
 
@@ -163,7 +163,7 @@ impl Callback {
     pub(crate) const EXIT: u32 = 1;
 }
 
-/// `CUpti_ActivityOverhead` (12.0) and later.
+// CUpti_ActivityOverhead
 #[repr(C)]
 pub(crate) struct Overhead {
     pub(crate) kind: u32,

@@ -20,17 +20,17 @@ pub(crate) use detach::Drain;
 use crate::outbox::Outbox;
 use crate::sys;
 
-/// `CUptiResult`.
+// CUptiResult
 pub(crate) type Status = u32;
 pub(crate) const SUCCESS: Status = 0;
-/// `CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`.
+// CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
 const OTHER_SUBSCRIBER: Status = 39;
-/// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`.
+// CUPTI_ACTIVITY_FLAG_FLUSH_FORCED
 const FLUSH_FORCED: u32 = 1;
-/// `CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM`.
+// CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM
 const SYSTEM_THREADS: u32 = 1;
 
-/// `CUpti_CallbackDomain`.
+// CUpti_CallbackDomain
 pub(crate) mod domain {
     pub(crate) const DRIVER: u32 = 1;
     pub(crate) const RUNTIME: u32 = 2;
@@ -38,14 +38,14 @@ pub(crate) mod domain {
     pub(crate) const SYNCHRONIZE: u32 = 4;
 }
 
-/// `CUPTI_CBID_RESOURCE_CONTEXT_CREATED`.
+// CUPTI_CBID_RESOURCE_CONTEXT_CREATED
 pub(crate) const CONTEXT_CREATED: u32 = 1;
-/// `CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED`.
+// CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED
 pub(crate) const NODE_CREATED: u32 = 13;
-/// `CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED`.
+// CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED
 pub(crate) const NODE_CLONED: u32 = 20;
 
-/// `CUPTI_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED` and `…_CONTEXT_SYNCHRONIZED`.
+// CUPTI_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED, …_CONTEXT_SYNCHRONIZED
 const STREAM_OR_CONTEXT_SYNCHRONIZED: [u32; 2] = [1, 2];
 
 /// Whether the record layouts of this CUPTI version are known: CUDA 12.0 (version 18) up to 13.x.
@@ -83,7 +83,7 @@ macro_rules! api {
     };
 }
 
-/// `CUpti_SubscriberHandle`.
+// CUpti_SubscriberHandle
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 struct Subscriber(*mut c_void);
@@ -101,7 +101,7 @@ type Timestamp = unsafe extern "C" fn() -> u64;
 pub(crate) struct Hooks {
     /// The clock of all records.
     pub(crate) timestamp: Timestamp,
-    /// CUPTI needs a buffer.
+    /// Asks for an empty buffer, which CUPTI then fills.
     pub(crate) requested: Requested,
     /// CUPTI is done with a buffer.
     pub(crate) completed: Completed,

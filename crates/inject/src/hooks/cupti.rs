@@ -68,7 +68,7 @@ unsafe extern "C" fn buffer_completed(
     });
 }
 
-/// `CUpti_ResourceData`.
+// CUpti_ResourceData
 #[repr(C)]
 struct ResourceData {
     context: *mut c_void,

@@ -11,16 +11,16 @@ use crate::nvtx::attributes::{self, EventAttributes, Registered};
 use crate::nvtx::domains::{self, Domain};
 use crate::session::{self, Session};
 
-/// `NvtxGetExportTableFunc_t`.
+// NvtxGetExportTableFunc_t
 pub(crate) type GetExportTable = unsafe extern "C" fn(u32) -> *const c_void;
 
-/// `NVTX_ETID_CALLBACKS`.
+// NVTX_ETID_CALLBACKS
 const CALLBACKS: u32 = 1;
 
 /// A place in a program's table that holds a pointer to a function.
 type Slot = *mut *const c_void;
 
-/// `NvtxExportTableCallbacks`.
+// NvtxExportTableCallbacks
 #[repr(C)]
 struct ExportTableCallbacks {
     size: usize,
@@ -70,10 +70,10 @@ pub(crate) unsafe fn install_hooks(export_table: GetExportTable) -> bool {
     true
 }
 
-/// `NVTX_NO_PUSH_POP_TRACKING`.
+// NVTX_NO_PUSH_POP_TRACKING
 const NOT_TRACKED: c_int = -2;
 
-/// `NvtxCallbackModule`.
+// NvtxCallbackModule
 const CORE: c_int = 1;
 const CORE2: c_int = 5;
 

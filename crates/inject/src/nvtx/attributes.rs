@@ -19,7 +19,7 @@ pub(crate) struct EventAttributes {
     message: *const c_void,
 }
 
-/// `nvtxMessageType_t`.
+// nvtxMessageType_t
 const ASCII: i32 = 1;
 const WIDE: i32 = 2;
 const REGISTERED: i32 = 3;
@@ -95,6 +95,7 @@ pub(crate) unsafe fn with_c_string<T>(text: *const c_char, with: impl FnOnce(&[u
 /// # Safety
 /// `text` is null or ends with a zero.
 pub(crate) unsafe fn wide_to_utf8(text: *const libc::wchar_t) -> String {
+    // More than a record keeps of a text, so that a missing zero does not read on forever.
     const WIDE_TEXT_MAX_CHARS: usize = 1 << 16;
     if text.is_null() {
         return String::new();

@@ -1,4 +1,4 @@
-//! NVTX domains.
+//! NVTX domains of this process: their handles, numbers and names.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -38,7 +38,6 @@ pub(crate) fn note_all(outbox: &Outbox) {
     }
 }
 
-/// The newest first.
 fn all_domains() -> impl Iterator<Item = &'static Domain> {
     DOMAINS.iter_newest_first()
 }

@@ -13,8 +13,8 @@ const OPEN_RANGES_MAX: usize = 4096;
 
 #[derive(Default)]
 pub(crate) struct Log {
-    open: Vec<Open>,
-    /// Open ranges beyond [`OPEN_RANGES_MAX`].
+    open: Vec<OpenPush>,
+    /// Number of open ranges that are nested deeper than [`OPEN_RANGES_MAX`].
     deeper: u64,
     /// The names of the open ranges, concatenated.
     names: Vec<u8>,
@@ -22,7 +22,7 @@ pub(crate) struct Log {
     out: Vec<u8>,
 }
 
-struct Open {
+struct OpenPush {
     domain: u32,
     time: i64,
     name: std::ops::Range<usize>,
@@ -35,7 +35,7 @@ struct Open {
 
 pub(crate) struct Ended<'a> {
     pub(crate) name: &'a [u8],
-    /// Begin and end, ns.
+    /// Begin and end of the range in ns.
     pub(crate) time: (i64, i64),
     /// How often recording had been switched when it began.
     pub(crate) changes: u64,
@@ -80,7 +80,7 @@ impl Log {
         }
         let begin = self.names.len();
         self.names.extend_from_slice(name);
-        self.open.push(Open {
+        self.open.push(OpenPush {
             domain,
             time,
             name: begin..self.names.len(),
@@ -102,7 +102,7 @@ impl Log {
             self.deeper -= 1;
             return None;
         }
-        let is_it = |open: &Open| open.domain == domain && !open.is_over;
+        let is_it = |open: &OpenPush| open.domain == domain && !open.is_over;
         let index = self.open.iter().rposition(is_it)?;
         let open = &mut self.open[index];
         open.is_over = true;

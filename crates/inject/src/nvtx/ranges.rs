@@ -75,7 +75,7 @@ impl Ranges {
         }
     }
 
-    /// The calling thread's log.
+    /// The log of the calling thread, registered on first use; `None` while the thread exits.
     pub(crate) fn this_thread(&self) -> Option<&'static Thread> {
         let key = std::ptr::from_ref(self) as usize;
         let (owner, thread) = THREAD.try_with(Cell::get).ok()?;

@@ -35,13 +35,13 @@ fn slices(recorded: &Recorded) -> usize {
 }
 
 fn kept(recorded: &Recorded) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut reasons = Vec::new();
     recorded.each(|record| {
         if let Record::Kept(kept) = record {
-            found.push(String::from_utf8_lossy(kept.text).into_owned());
+            reasons.push(String::from_utf8_lossy(kept.text).into_owned());
         }
     });
-    found
+    reasons
 }
 
 /// How many kernels there are. Every one has a name, and a launch before CUPTI left: then numbers begin again.
@@ -447,14 +447,18 @@ fn what_slices_hold_is_written_where_cupti_stays() {
         .capture("overhead_ppm=20000 detach=off interval_ms=100")
         .run("nvtx cuda until:0,3 steps:10,20,4 until:0,0 steps:4,20,4 sleep:400 kill");
     let recorded = run.one();
-    let on = slices(&recorded);
-    let off =
-        recorded.count(|record| matches!(record, Record::Capture(capture) if capture.on == 0));
-    // A slice holds three steps of 20 kernels, where the machine does not cut one short: without the last slice there would be no
-    // more than these.
+    let (mut on, mut slices, mut starts) = (None, Vec::new(), Vec::new());
+    recorded.each(|record| match record {
+        Record::Capture(capture) if capture.on == 1 => on = Some(capture.time),
+        Record::Capture(capture) => slices.extend(on.take().map(|on| on..capture.time)),
+        Record::Kernel(kernel) => starts.push(kernel.start),
+        _ => {}
+    });
+    // How many steps a slice holds depends on the machine. Kernels start soon after their launch, within the slice or behind it.
+    assert!(slices.len() >= 2, "{slices:?}");
+    let last = slices.last().expect("two or more").start;
     assert!(
-        on >= 2 && off >= 2 && kernels(&recorded) > 60 * (off - 1),
-        "{} in {off} of {on}",
-        kernels(&recorded)
+        starts.iter().any(|&start| start > last),
+        "{last} {starts:?}"
     );
 }

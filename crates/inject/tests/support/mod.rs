@@ -163,7 +163,10 @@ impl Run {
         let mut paths: Vec<PathBuf> = std::fs::read_dir(self.folder.path())
             .expect("the folder is there")
             .map(|entry| entry.expect("an entry").path())
-            .filter(|path| path.extension().is_some_and(|found| found == EXTENSION))
+            .filter(|path| {
+                path.extension()
+                    .is_some_and(|extension| extension == EXTENSION)
+            })
             .collect();
         paths.sort();
         paths.iter().map(|path| Recorded::read(path)).collect()

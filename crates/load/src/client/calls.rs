@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use super::{
-    connection::{Connector, Pool},
-    exchange::{Head, collect_answer},
+    connection::{ConnectionPool, Connector},
+    exchange::{RequestHead, collect_answer},
 };
 use crate::{endpoint::Endpoint, record::RequestFailure};
 
@@ -25,7 +25,7 @@ pub enum CallError {
         path: String,
         failure: RequestFailure,
     },
-    /// Another status than 2xx.
+    /// The status is not 2xx.
     #[error("{path}: HTTP {status}{}", if .body.is_empty() { String::new() } else { format!(": {body}") })]
     Status {
         path: String,
@@ -36,14 +36,13 @@ pub enum CallError {
 }
 
 /// Makes calls, one after the other, on a runtime of its own.
-pub struct Calls {
+pub struct EndpointCalls {
     runtime: tokio::runtime::Runtime,
     connector: Connector,
-    pool: Pool,
+    pool: ConnectionPool,
 }
 
-impl Calls {
-    /// To an endpoint.
+impl EndpointCalls {
     pub fn new(endpoint: Arc<Endpoint>) -> Result<Self, CallError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -52,7 +51,7 @@ impl Calls {
         Ok(Self {
             runtime,
             connector: Connector::new(endpoint).map_err(CallError::Endpoint)?,
-            pool: Pool::default(),
+            pool: ConnectionPool::default(),
         })
     }
 
@@ -109,7 +108,7 @@ impl Calls {
         path: &str,
         body: Bytes,
     ) -> Result<(u16, Vec<u8>), RequestFailure> {
-        let head = Head::new(&self.connector, path.to_owned());
+        let head = RequestHead::new(&self.connector, path.to_owned());
         let disconnected = |error: hyper::Error| {
             RequestFailure::new(crate::record::FailureKind::Disconnected, error.to_string())
         };

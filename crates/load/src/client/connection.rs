@@ -110,13 +110,13 @@ fn tls_connector(endpoint: &Endpoint) -> Result<(TlsConnector, ServerName<'stati
         let wrong = |error: &dyn std::fmt::Display| {
             format!("cannot read certificates of {}: {error}", path.display())
         };
-        let found: Vec<_> = CertificateDer::pem_file_iter(path)
+        let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
             .and_then(Iterator::collect::<Result<_, _>>)
             .map_err(|error| wrong(&error))?;
-        if found.is_empty() {
+        if certificates.is_empty() {
             return Err(wrong(&"there is none in it"));
         }
-        for certificate in found {
+        for certificate in certificates {
             roots.add(certificate).map_err(|error| wrong(&error))?;
         }
     }
@@ -133,11 +133,11 @@ fn tls_connector(endpoint: &Endpoint) -> Result<(TlsConnector, ServerName<'stati
 
 /// Connections that wait for their next request, the freshest on top.
 #[derive(Clone, Default)]
-pub(crate) struct Pool {
+pub(crate) struct ConnectionPool {
     idle: Arc<Mutex<Vec<(Sender, Instant)>>>,
 }
 
-impl Pool {
+impl ConnectionPool {
     pub(crate) fn take_idle(&self) -> Option<Sender> {
         let mut idle = self.idle.lock().expect("nothing panics with the lock");
         while let Some((sender, since)) = idle.pop() {

@@ -12,24 +12,23 @@ use tokio::sync::Semaphore;
 use super::{
     connection::Connector,
     schedule,
-    shared::{CountTokens, Progress, Shared},
-    worker::{self, Feed, WorkerCheck},
+    shared::{CountTokens, LoadProgress, SharedLoad},
+    worker::{self, WorkerCheck, WorkerFeed},
 };
-use crate::{body::Template, clock::Clock, endpoint::Endpoint, plan::Plan};
+use crate::{body::RequestTemplate, clock::LoadClock, endpoint::Endpoint, plan::LoadPlan};
 
 /// A load that can start.
 #[derive(Clone)]
-pub struct Load {
-    /// Where requests go.
+pub struct ReadyLoad {
     pub endpoint: Arc<Endpoint>,
     /// What they have in common.
-    pub template: Template,
-    pub plan: Arc<Plan>,
+    pub template: RequestTemplate,
+    pub plan: Arc<LoadPlan>,
     /// Time a request may take, from when it is sent.
     pub timeout: Duration,
     /// Most requests in flight in an open loop; others wait, and the wait counts.
     pub max_concurrency: Option<usize>,
-    /// Threads that send.
+    /// Number of threads that send requests.
     pub workers: usize,
     /// Counts tokens where the server does not.
     pub count_tokens: Option<CountTokens>,
@@ -37,12 +36,12 @@ pub struct Load {
 
 /// Runs a load. `watch` is called a few times a second and ends the load by returning false; what is in flight then is
 /// interrupted. The message of a failure names what is wrong with the endpoint.
-pub fn drive(
-    load: &Load,
-    mut watch: impl FnMut(&Clock, Progress) -> bool,
+pub fn drive_load(
+    load: &ReadyLoad,
+    mut watch: impl FnMut(&LoadClock, LoadProgress) -> bool,
 ) -> Result<LoadRecord, String> {
     let connector = Connector::new(Arc::clone(&load.endpoint))?;
-    let shared = Arc::new(Shared::new(
+    let shared = Arc::new(SharedLoad::new(
         Arc::clone(&load.plan),
         load.template.clone(),
         load.timeout,
@@ -58,13 +57,13 @@ pub fn drive(
     for number in 0..workers {
         let feed = if let Some(concurrency) = load.plan.concurrency {
             let concurrency = concurrency.min(load.plan.requests.len());
-            Feed::Closed {
+            WorkerFeed::Closed {
                 slots: concurrency / workers + usize::from(number < concurrency % workers),
             }
         } else {
             let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
             senders.push(sender);
-            Feed::Open(receiver, later.clone())
+            WorkerFeed::Open(receiver, later.clone())
         };
         let (shared, connector, places) = (Arc::clone(&shared), connector.clone(), places.clone());
         let thread = std::thread::Builder::new()
@@ -89,7 +88,7 @@ pub fn drive(
         std::thread::sleep(Duration::from_millis(2));
         if asked.elapsed() >= Duration::from_millis(100) {
             asked = std::time::Instant::now();
-            let progress = Progress {
+            let progress = LoadProgress {
                 recent: shared.recent_rates(),
                 ..shared.current_progress()
             };

@@ -8,12 +8,12 @@ use hyper::{Request, Response, body::Incoming, header};
 use llmprof_units::Nanos;
 
 use super::{
-    connection::{Connector, Pool, Sender},
-    reading::Reading,
+    connection::{ConnectionPool, Connector, Sender},
+    reading::AnswerReading,
 };
 use crate::{
-    answer::Answer,
-    clock::Clock,
+    answer::AnswerPart,
+    clock::LoadClock,
     record::{FailureKind, RequestFailure, RequestRecord},
     sse::{EVENT_MAX_BYTES, Splitter},
 };
@@ -27,25 +27,25 @@ const END_AFTER_DONE: Duration = Duration::from_millis(100);
 const BODY_MAX_BYTES: usize = 64 << 20;
 
 /// What requests are made with.
-pub(crate) struct Client {
+pub(crate) struct LoadClient {
     pub(crate) connector: Connector,
-    pub(crate) pool: Pool,
-    pub(crate) clock: Clock,
+    pub(crate) pool: ConnectionPool,
+    pub(crate) clock: LoadClock,
     /// The start of every request: method, path and headers.
-    pub(crate) head: Head,
+    pub(crate) head: RequestHead,
     /// Whether the text of answers is kept: for a tokenizer, or the next turn.
     pub(crate) keep_text: bool,
 }
 
 /// Path and headers of a request.
 #[derive(Clone)]
-pub(crate) struct Head {
+pub(crate) struct RequestHead {
     path: String,
     authority: String,
     key: Option<header::HeaderValue>,
 }
 
-impl Head {
+impl RequestHead {
     pub(crate) fn new(connector: &Connector, path: String) -> Self {
         let endpoint = connector.endpoint();
         let key = endpoint.key.as_ref().and_then(|key| {
@@ -78,11 +78,11 @@ impl Head {
     }
 }
 
-impl Client {
-    /// Sends a request and follows its answer to the end; what is found on the way is in `record`. The text of the answer is
+impl LoadClient {
+    /// Sends a request and follows its answer to the end; times, token counts and failures are in `record`. The text of the answer is
     /// returned where it is kept.
     pub(crate) async fn exchange_request(&self, body: Bytes, record: &mut RequestRecord) -> String {
-        let mut reading = Reading::new(self.keep_text).answering(body.len());
+        let mut reading = AnswerReading::new(self.keep_text).answering(body.len());
         let ended = self.follow_answer(body, record, &mut reading).await;
         if record.end_ns < self.clock.now() && (ended.is_err() || record.arrivals.is_empty()) {
             record.end_ns = self.clock.now();
@@ -104,7 +104,7 @@ impl Client {
         &self,
         body: Bytes,
         record: &mut RequestRecord,
-        reading: &mut Reading,
+        reading: &mut AnswerReading,
     ) -> Result<(), RequestFailure> {
         let (sender, response) = self.send_request(body, record).await?;
         record.headers_ns = Some(self.clock.now());
@@ -178,7 +178,7 @@ impl Client {
         &self,
         body: &mut Incoming,
         record: &mut RequestRecord,
-        reading: &mut Reading,
+        reading: &mut AnswerReading,
     ) -> Result<(), RequestFailure> {
         let mut splitter = Splitter::default();
         while let Some(frame) = body.frame().await {
@@ -206,7 +206,7 @@ impl Client {
         &self,
         body: Incoming,
         record: &mut RequestRecord,
-        reading: &mut Reading,
+        reading: &mut AnswerReading,
     ) -> Result<(), RequestFailure> {
         let bytes = collect_body(body, BODY_MAX_BYTES).await?;
         let at = self.clock.now();
@@ -283,7 +283,7 @@ async fn refusal_reason(response: Response<Incoming>) -> String {
     let bytes = collect_body(response.into_body(), 1 << 20)
         .await
         .unwrap_or_default();
-    let told = Answer::read(&bytes, false)
+    let told = AnswerPart::read(&bytes, false)
         .ok()
         .and_then(|answer| answer.error);
     told.unwrap_or_else(|| String::from_utf8_lossy(&bytes).trim().to_owned())

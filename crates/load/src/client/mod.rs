@@ -10,11 +10,10 @@ mod schedule;
 mod shared;
 mod worker;
 
-pub use calls::{CallError, Calls};
-pub use drive::{Load, drive};
-pub use reading::Reading;
-pub(crate) use worker::run_until;
+pub use calls::{CallError, EndpointCalls};
+pub use drive::{ReadyLoad, drive_load};
+pub use reading::AnswerReading;
 
-pub use shared::{CountTokens, Progress, Recent};
+pub use shared::{CountTokens, LoadProgress, Recent};
 
-pub use probe::{ProbeError, Probed, probe};
+pub use probe::{ProbeError, Probed, probe_server};

@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use serde::Deserialize;
 
-use super::{Calls, calls::CallError};
+use super::{EndpointCalls, calls::CallError};
 use crate::{
-    body::{Dialect, Template},
+    body::{Dialect, RequestTemplate},
     endpoint::Endpoint,
     prompt::Prompt,
     record::FailureKind,
@@ -15,7 +15,6 @@ use crate::{
 /// Why a server cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// It does not answer.
     #[error("{endpoint} does not answer: {source}")]
     Call { endpoint: String, source: CallError },
     /// What it answers is not of the protocol, or breaks off.
@@ -25,7 +24,7 @@ pub enum ProbeError {
     #[error("{endpoint} does not say which model it serves ({why}); name it with --model")]
     NoModel {
         endpoint: String,
-        /// What its `/v1/models` says.
+        /// The failure or the content of `/v1/models`.
         why: String,
     },
     /// It refuses every form of a request.
@@ -37,29 +36,29 @@ pub enum ProbeError {
     },
 }
 
-/// What a server said.
+/// The model that a server serves and the fields it accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probed {
     pub model: String,
-    /// What it understands.
+    /// Optional fields that the server accepts.
     pub dialect: Dialect,
 }
 
 #[derive(Deserialize)]
 struct Models {
-    data: Vec<Model>,
+    data: Vec<ServedModel>,
 }
 
 #[derive(Deserialize)]
-struct Model {
+struct ServedModel {
     id: String,
 }
 
 /// Finds the model where `template.model` is empty, then the most that the server understands, by requests of one or two tokens
 /// with `prompt`. HTTP 400 and 422 mean "not understood"; anything else is an answer or a failure.
-pub fn probe(
+pub fn probe_server(
     endpoint: &Arc<Endpoint>,
-    template: &Template,
+    template: &RequestTemplate,
     prompt: &Prompt,
     ignore_eos: bool,
     limit: Duration,
@@ -73,7 +72,7 @@ pub fn probe(
             ProbeError::Call { endpoint, source }
         }
     };
-    let calls = Calls::new(Arc::clone(endpoint)).map_err(failed)?;
+    let calls = EndpointCalls::new(Arc::clone(endpoint)).map_err(failed)?;
     let mut template = template.clone();
     if template.model.is_empty() {
         let no_model = |why: String| ProbeError::NoModel {

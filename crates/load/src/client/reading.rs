@@ -4,9 +4,9 @@ use llmprof_units::{Bytes, Nanos};
 use serde_json::error::Category;
 
 use crate::{
-    answer::{Answer, Usage},
+    answer::{AnswerPart, TokenUsage},
     record::{Arrival, FailureKind, RequestFailure, RequestRecord, TokenBasis},
-    sse::Event,
+    sse::StreamEvent,
 };
 
 /// Events with text that an answer may have beside those of its tokens, and for each token that was asked for: some servers send
@@ -20,12 +20,12 @@ const TEXT_MAX_BYTES: usize = 64 << 20;
 const TEMPLATE_TOKENS_MAX: u64 = 1 << 16;
 
 /// An answer as far as it was read; times, arrivals and tokens are put into the record of its request.
-pub struct Reading {
+pub struct AnswerReading {
     keep_text: bool,
     text: String,
     has_finished: bool,
     is_done: bool,
-    usage: Option<Usage>,
+    usage: Option<TokenUsage>,
     /// Whether usage came with text, and how often usage came.
     usage_with_text: u64,
     mistake: Option<String>,
@@ -33,7 +33,7 @@ pub struct Reading {
     prompt_tokens_max: u64,
 }
 
-impl Reading {
+impl AnswerReading {
     /// `keep_text`: for a tokenizer, or the next turn.
     pub fn new(keep_text: bool) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Reading {
     }
 
     /// One event of a stream.
-    pub fn take(&mut self, event: Event<'_>, record: &mut RequestRecord) {
+    pub fn take(&mut self, event: StreamEvent<'_>, record: &mut RequestRecord) {
         if self.failure.is_some() {
             return;
         }
@@ -77,7 +77,7 @@ impl Reading {
             self.is_done = true;
             return;
         }
-        let answer = match Answer::read(event.data, self.keep_text) {
+        let answer = match AnswerPart::read(event.data, self.keep_text) {
             Ok(answer) => answer,
             // Half an event is how a stream looks that broke off.
             Err(_) if event.is_cut => return,
@@ -157,7 +157,7 @@ impl Reading {
             .unwrap_or_default();
         let is_one = last.len() < bytes.trim_ascii_end().len()
             && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
-        let event = Event {
+        let event = StreamEvent {
             data: if is_one { bytes } else { last },
             at,
             is_cut: false,
@@ -241,8 +241,8 @@ mod tests {
 
     fn read_event(event: &str) -> RequestRecord {
         let mut record = RequestRecord::due(0, Nanos(0), 16);
-        let mut reading = Reading::new(false);
-        let event = Event {
+        let mut reading = AnswerReading::new(false);
+        let event = StreamEvent {
             data: event.as_bytes(),
             at: Nanos(1),
             is_cut: false,
@@ -257,8 +257,8 @@ mod tests {
     #[test]
     fn a_stream_without_end_is_not_kept() {
         let mut record = RequestRecord::due(0, Nanos(0), 16);
-        let mut reading = Reading::new(true);
-        let event = Event {
+        let mut reading = AnswerReading::new(true);
+        let event = StreamEvent {
             data: br#"{"choices":[{"text":"a"}]}"#,
             at: Nanos(1),
             is_cut: false,
@@ -271,10 +271,10 @@ mod tests {
         assert_eq!(failure.kind, FailureKind::Malformed);
         assert!(failure.message.contains("for 16 tokens"), "{failure:?}");
 
-        let mut reading = Reading::new(true);
+        let mut reading = AnswerReading::new(true);
         let long = format!(r#"{{"response":"{}"}}"#, "x".repeat(8 << 20));
         record.arrivals.clear();
-        let event = Event {
+        let event = StreamEvent {
             data: long.as_bytes(),
             ..event
         };
@@ -300,7 +300,7 @@ mod tests {
         ];
         for text in texts {
             let mut record = RequestRecord::due(0, Nanos(0), 16);
-            let mut reading = Reading::new(false);
+            let mut reading = AnswerReading::new(false);
             reading.take_whole(text.as_bytes(), Nanos(1), &mut record);
             assert_eq!(reading.ended(), Ok(()), "{text}");
             reading.conclude(&mut record);
@@ -328,7 +328,7 @@ mod tests {
         let event = r#"{"choices":[{"text":"a","finish_reason":"length"}],"usage":{"prompt_tokens":70000,"completion_tokens":1}}"#;
         for (body_bytes, is_believed) in [(4_464, true), (4_463, false)] {
             let mut record = RequestRecord::due(0, Nanos(0), 16);
-            let mut reading = Reading::new(false).answering(body_bytes);
+            let mut reading = AnswerReading::new(false).answering(body_bytes);
             reading.take_whole(event.as_bytes(), Nanos(1), &mut record);
             reading.conclude(&mut record);
             assert_eq!(record.usage_mistake.is_none(), is_believed, "{record:?}");

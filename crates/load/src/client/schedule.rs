@@ -17,8 +17,8 @@ use bytes::Bytes;
 use llmprof_units::Nanos;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::shared::Shared;
-use crate::body::Message;
+use super::shared::SharedLoad;
+use crate::body::ChatMessage;
 
 /// How often a sleeping thread looks whether it shall stop.
 const POLL: Duration = Duration::from_millis(50);
@@ -29,19 +29,19 @@ pub(crate) struct Due {
     pub(crate) scheduled: Nanos,
     pub(crate) body: Bytes,
     /// What was said before in its conversation.
-    pub(crate) history: Vec<Message>,
+    pub(crate) history: Vec<ChatMessage>,
 }
 
 /// A later turn: known once the turn before it ended.
 pub(crate) struct Later {
     pub(crate) index: usize,
     pub(crate) scheduled: Nanos,
-    pub(crate) history: Vec<Message>,
+    pub(crate) history: Vec<ChatMessage>,
 }
 
 /// Runs until nothing is left and nobody can add anything.
 pub(crate) fn run_schedule(
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedLoad>,
     workers: &[UnboundedSender<Due>],
     later: &Receiver<Later>,
 ) {
@@ -50,7 +50,7 @@ pub(crate) fn run_schedule(
         .filter_map(|(index, request)| Some(Reverse((request.at?, index))))
         .collect();
     let has_turns = shared.plan.requests.iter().any(|request| request.has_next);
-    let mut histories: std::collections::HashMap<usize, Vec<Message>> =
+    let mut histories: std::collections::HashMap<usize, Vec<ChatMessage>> =
         std::collections::HashMap::new();
     loop {
         if shared.is_stopped() {
@@ -108,7 +108,7 @@ pub(crate) fn run_schedule(
 
 fn add_turn(
     heap: &mut BinaryHeap<Reverse<(Nanos, usize)>>,
-    histories: &mut std::collections::HashMap<usize, Vec<Message>>,
+    histories: &mut std::collections::HashMap<usize, Vec<ChatMessage>>,
     turn: Later,
 ) {
     heap.push(Reverse((turn.scheduled, turn.index)));

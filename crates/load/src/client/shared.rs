@@ -13,9 +13,9 @@ use llmprof_units::Nanos;
 use tokio::sync::Notify;
 
 use crate::{
-    body::{Message, Template},
-    clock::Clock,
-    plan::Plan,
+    body::{ChatMessage, RequestTemplate},
+    clock::LoadClock,
+    plan::LoadPlan,
     record::RequestRecord,
     statistics::Distribution,
 };
@@ -63,7 +63,7 @@ impl Recent {
 
 /// How far a load is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress {
+pub struct LoadProgress {
     pub ended: usize,
     pub planned: usize,
     pub in_flight: usize,
@@ -72,10 +72,10 @@ pub struct Progress {
 }
 
 /// What all threads of a load see.
-pub(crate) struct Shared {
-    pub(crate) clock: Clock,
-    pub(crate) plan: Arc<Plan>,
-    template: Template,
+pub(crate) struct SharedLoad {
+    pub(crate) clock: LoadClock,
+    pub(crate) plan: Arc<LoadPlan>,
+    template: RequestTemplate,
     pub(crate) limit: Duration,
     pub(crate) count_tokens: Option<CountTokens>,
     next: Mutex<usize>,
@@ -88,15 +88,15 @@ pub(crate) struct Shared {
     pub(crate) delays: Mutex<Vec<f64>>,
 }
 
-impl Shared {
+impl SharedLoad {
     pub(super) fn new(
-        plan: Arc<Plan>,
-        template: Template,
+        plan: Arc<LoadPlan>,
+        template: RequestTemplate,
         limit: Duration,
         count_tokens: Option<CountTokens>,
     ) -> Self {
         Self {
-            clock: Clock::start(),
+            clock: LoadClock::start(),
             records: Mutex::new(Vec::with_capacity(plan.requests.len())),
             plan,
             template,
@@ -134,7 +134,7 @@ impl Shared {
         self.abandoned.load(Ordering::Relaxed) as u64
     }
 
-    pub(crate) fn request_body(&self, index: usize, history: &[Message]) -> Bytes {
+    pub(crate) fn request_body(&self, index: usize, history: &[ChatMessage]) -> Bytes {
         let max_tokens = self.plan.requests[index].max_tokens;
         self.template
             .body(&self.plan.prompt(index), max_tokens, history)
@@ -182,8 +182,8 @@ impl Shared {
         self.ended.fetch_add(left, Ordering::Release);
     }
 
-    pub(super) fn current_progress(&self) -> Progress {
-        Progress {
+    pub(super) fn current_progress(&self) -> LoadProgress {
+        LoadProgress {
             ended: self.ended.load(Ordering::Acquire),
             planned: self.plan.requests.len(),
             in_flight: self.in_flight.load(Ordering::Relaxed),

@@ -14,13 +14,13 @@ use tokio::{
 };
 
 use super::{
-    connection::{Connector, Pool},
-    exchange::{Client, Head, broken_off},
+    connection::{ConnectionPool, Connector},
+    exchange::{LoadClient, RequestHead, broken_off},
     schedule::{Due, Later},
-    shared::Shared,
+    shared::SharedLoad,
 };
 use crate::{
-    body::Message,
+    body::ChatMessage,
     prompt::Prompt,
     record::{FailureKind, RequestRecord, TokenBasis},
 };
@@ -32,7 +32,7 @@ const TICK: Duration = Duration::from_millis(20);
 const STOPPED: &str = "the load was stopped";
 
 /// What a worker of an open loop is fed by and answers to; a closed loop feeds itself.
-pub(crate) enum Feed {
+pub(crate) enum WorkerFeed {
     Open(UnboundedReceiver<Due>, Sender<Later>),
     Closed { slots: usize },
 }
@@ -41,24 +41,24 @@ pub(crate) enum Feed {
 pub(crate) struct WorkerCheck {
     pub(crate) cpu: Duration,
     pub(crate) wall: Duration,
-    /// Lateness of ticks.
+    /// By how much each tick of [`TICK`] came late: the delay of the event loop.
     pub(crate) delays_ns: Vec<f64>,
 }
 
 /// Runs on its own thread until its requests are done.
 pub(crate) fn run_worker(
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedLoad>,
     connector: Connector,
-    feed: Feed,
+    feed: WorkerFeed,
     most: Option<Arc<Semaphore>>,
 ) -> std::io::Result<WorkerCheck> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let head = Head::new(&connector, connector.endpoint().path());
-    let client = Arc::new(Client {
+    let head = RequestHead::new(&connector, connector.endpoint().path());
+    let client = Arc::new(LoadClient {
         connector,
-        pool: Pool::default(),
+        pool: ConnectionPool::default(),
         clock: shared.clock,
         head,
         keep_text: shared.keeps_text(),
@@ -67,8 +67,8 @@ pub(crate) fn run_worker(
     let delays = runtime.block_on(async {
         let ticker = tokio::spawn(measure_ticks(Arc::clone(shared)));
         match feed {
-            Feed::Open(due, later) => run_open_loop(shared, &client, due, later, most).await,
-            Feed::Closed { slots } => run_closed_loop(shared, &client, slots).await,
+            WorkerFeed::Open(due, later) => run_open_loop(shared, &client, due, later, most).await,
+            WorkerFeed::Closed { slots } => run_closed_loop(shared, &client, slots).await,
         }
         ticker.abort();
         std::mem::take(&mut *shared.delays.lock().expect("nothing panics with the lock"))
@@ -89,7 +89,7 @@ fn thread_cpu_time() -> Duration {
 }
 
 /// How late the loop wakes a task. Tokio's timers count milliseconds, so up to one of them is its own.
-async fn measure_ticks(shared: Arc<Shared>) {
+async fn measure_ticks(shared: Arc<SharedLoad>) {
     loop {
         let due = Instant::now() + TICK;
         sleep_until(due).await;
@@ -100,8 +100,8 @@ async fn measure_ticks(shared: Arc<Shared>) {
 }
 
 async fn run_open_loop(
-    shared: &Arc<Shared>,
-    client: &Arc<Client>,
+    shared: &Arc<SharedLoad>,
+    client: &Arc<LoadClient>,
     mut due: UnboundedReceiver<Due>,
     later: Sender<Later>,
     most: Option<Arc<Semaphore>>,
@@ -150,7 +150,7 @@ async fn run_open_loop(
     while running.join_next().await.is_some() {}
 }
 
-async fn run_closed_loop(shared: &Arc<Shared>, client: &Arc<Client>, slots: usize) {
+async fn run_closed_loop(shared: &Arc<SharedLoad>, client: &Arc<LoadClient>, slots: usize) {
     let mut running = tokio::task::JoinSet::new();
     for _ in 0..slots {
         let (shared, client) = (Arc::clone(shared), Arc::clone(client));
@@ -187,8 +187,8 @@ async fn run_closed_loop(shared: &Arc<Shared>, client: &Arc<Client>, slots: usiz
 
 /// One request within its time limit, or until the load is stopped.
 async fn run_request(
-    shared: &Arc<Shared>,
-    client: &Client,
+    shared: &Arc<SharedLoad>,
+    client: &LoadClient,
     index: usize,
     (scheduled, started): (Nanos, Nanos),
     body: bytes::Bytes,
@@ -234,16 +234,13 @@ async fn run_request(
     (record, text)
 }
 
-/// What a future comes to, or nothing where `end` is there first.
-pub(crate) async fn run_until<T>(
-    future: impl Future<Output = T>,
-    end: impl Future<Output = ()>,
-) -> Option<T> {
+/// The output of a future; `None` if `end` completes first.
+async fn run_until<T>(future: impl Future<Output = T>, end: impl Future<Output = ()>) -> Option<T> {
     let mut future = std::pin::pin!(future);
     let mut end = std::pin::pin!(end);
     std::future::poll_fn(move |context| {
-        if let Poll::Ready(found) = future.as_mut().poll(context) {
-            return Poll::Ready(Some(found));
+        if let Poll::Ready(output) = future.as_mut().poll(context) {
+            return Poll::Ready(Some(output));
         }
         end.as_mut().poll(context).map(|()| None)
     })
@@ -252,20 +249,20 @@ pub(crate) async fn run_until<T>(
 
 /// The conversation after a turn.
 fn extend_history(
-    shared: &Shared,
+    shared: &SharedLoad,
     index: usize,
-    mut history: Vec<Message>,
+    mut history: Vec<ChatMessage>,
     answer: String,
-) -> Vec<Message> {
+) -> Vec<ChatMessage> {
     let asked = match shared.plan.prompt(index) {
         Prompt::Text(text) => text,
         Prompt::Tokens(_) => String::new(),
     };
-    history.push(Message {
+    history.push(ChatMessage {
         is_answer: false,
         text: asked,
     });
-    history.push(Message {
+    history.push(ChatMessage {
         is_answer: true,
         text: answer,
     });

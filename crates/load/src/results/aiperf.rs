@@ -11,20 +11,20 @@ pub(super) fn read_summary(value: &Value) -> Option<ForeignResult> {
     let metrics = value.get("records").unwrap_or(value);
     metrics.get("request_latency")?.get("avg")?;
     let statistics = |name: &str| {
-        let mut found = Statistics::new();
+        let mut statistics = Statistics::new();
         let Some(metric) = metrics.get(name).and_then(Value::as_object) else {
-            return found;
+            return statistics;
         };
         let Some(scale) = to_ms(metric.get("unit").and_then(Value::as_str)) else {
-            return found;
+            return statistics;
         };
         for (key, value) in metric {
             if let Some(value) = value.as_f64() {
                 let key = if key == "avg" { "mean" } else { key };
-                found.insert(key.to_owned(), value * scale);
+                statistics.insert(key.to_owned(), value * scale);
             }
         }
-        found
+        statistics
     };
     let average = |name: &str| metrics.get(name)?.get("avg")?.as_f64();
     let count = |name: &str| average(name).map(|count| count.round() as u64);
@@ -80,7 +80,7 @@ pub(super) fn read_records(lines: &[Value]) -> Option<ForeignResult> {
             .filter(|request| request.error.is_none())
             .filter_map(value)
             .collect();
-        let mut found = Statistics::new();
+        let mut statistics = Statistics::new();
         if let Some(d) = Distribution::of_values(&values) {
             for (name, value) in [
                 ("mean", d.mean),
@@ -89,10 +89,10 @@ pub(super) fn read_records(lines: &[Value]) -> Option<ForeignResult> {
                 ("p90", d.p90),
                 ("p99", d.p99),
             ] {
-                found.insert(name.to_owned(), value);
+                statistics.insert(name.to_owned(), value);
             }
         }
-        found
+        statistics
     };
     let failed = requests.iter().filter(|r| r.error.is_some()).count() as u64;
     let tokens = |value: &dyn Fn(&ForeignRequest) -> Option<u64>| {

@@ -15,9 +15,9 @@ pub type Statistics = BTreeMap<String, f64>;
 /// A result of another tool, in our words. What it does not say is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ForeignResult {
-    /// Which tool wrote it.
+    /// Tool that wrote the result, such as `vllm bench serve`.
     pub tool: String,
-    /// The model.
+    /// Model that the tool asked for.
     pub model: Option<String>,
     /// Requests per second that were asked for; absent where all were sent at once.
     pub request_rate: Option<f64>,
@@ -25,27 +25,27 @@ pub struct ForeignResult {
     pub burstiness: Option<f64>,
     /// Requests in flight at most.
     pub max_concurrency: Option<u64>,
-    /// Seconds.
+    /// Wall-clock time of the benchmark.
     pub duration_s: Option<f64>,
-    /// Requests with a result.
+    /// Requests that ended with a result.
     pub completed: Option<u64>,
-    /// Requests without.
+    /// Requests that ended with an error.
     pub failed: Option<u64>,
-    /// Prompt tokens.
+    /// Sum of the tokens of all prompts.
     pub total_input_tokens: Option<u64>,
-    /// Output tokens.
+    /// Sum of the tokens of all answers.
     pub total_output_tokens: Option<u64>,
-    /// Requests per second.
+    /// Requests completed per second of the benchmark.
     pub request_throughput: Option<f64>,
-    /// Output tokens per second.
+    /// Generated tokens per second, over all requests.
     pub output_throughput: Option<f64>,
     /// Requests per second that met objectives.
     pub goodput: Option<f64>,
     /// Time to the first token.
     pub ttft_ms: Statistics,
-    /// Time per output token.
+    /// Time per output token (TPOT), by statistic.
     pub tpot_ms: Statistics,
-    /// Time between tokens.
+    /// Time between tokens (ITL), by statistic.
     pub itl_ms: Statistics,
     /// Time to the last token.
     pub e2e_ms: Statistics,
@@ -58,9 +58,9 @@ pub struct ForeignResult {
 pub struct ForeignRequest {
     /// When it was sent, seconds on the tool's own clock.
     pub start_s: Option<f64>,
-    /// Prompt tokens.
+    /// Number of tokens in the prompt.
     pub input_tokens: Option<u64>,
-    /// Output tokens.
+    /// Number of tokens in the answer.
     pub output_tokens: Option<u64>,
     /// Time to the first token.
     pub ttft_ms: Option<f64>,
@@ -89,7 +89,7 @@ pub enum ResultError {
     /// It is of a tool, and broken.
     #[error("line {line}: {what}")]
     Broken {
-        /// Which line, from 1.
+        /// Number of the line, from 1.
         line: usize,
         what: String,
     },
@@ -104,13 +104,14 @@ pub fn load(path: &Path) -> Result<Vec<ForeignResult>, ResultError> {
         path: path.display().to_string(),
         source,
     })?;
-    read(&text)
+    parse_results(&text)
 }
 
-pub fn read(text: &str) -> Result<Vec<ForeignResult>, ResultError> {
+pub fn parse_results(text: &str) -> Result<Vec<ForeignResult>, ResultError> {
     if let Ok(whole) = serde_json::from_str::<serde_json::Value>(text) {
-        let found = read_one(&whole).or_else(|| aiperf::read_records(std::slice::from_ref(&whole)));
-        return found
+        let result =
+            read_one(&whole).or_else(|| aiperf::read_records(std::slice::from_ref(&whole)));
+        return result
             .map(|result| vec![result])
             .ok_or(ResultError::Unrecognized);
     }
@@ -146,10 +147,10 @@ fn read_one(value: &serde_json::Value) -> Option<ForeignResult> {
 
 /// A number, also one that was written as text.
 fn number_at(value: &serde_json::Value, key: &str) -> Option<f64> {
-    let found = value.get(key)?;
-    found
+    let value = value.get(key)?;
+    value
         .as_f64()
-        .or_else(|| found.as_str()?.parse().ok())
+        .or_else(|| value.as_str()?.parse().ok())
         .filter(|number| number.is_finite())
 }
 

@@ -11,20 +11,23 @@ pub(super) fn read_result(value: &Value) -> Option<ForeignResult> {
         return None;
     }
     let statistics = |names: &[&str]| {
-        names.iter().fold(Statistics::new(), |mut found, name| {
-            let ending = format!("_{name}_ms");
-            for (key, value) in value.as_object().into_iter().flatten() {
-                if let (Some(statistic), Some(ms)) = (key.strip_suffix(&ending), value.as_f64()) {
-                    let statistic = if statistic == "median" {
-                        "p50"
-                    } else {
-                        statistic
-                    };
-                    found.insert(statistic.to_owned(), ms);
+        names
+            .iter()
+            .fold(Statistics::new(), |mut statistics, name| {
+                let ending = format!("_{name}_ms");
+                for (key, value) in value.as_object().into_iter().flatten() {
+                    if let (Some(statistic), Some(ms)) = (key.strip_suffix(&ending), value.as_f64())
+                    {
+                        let statistic = if statistic == "median" {
+                            "p50"
+                        } else {
+                            statistic
+                        };
+                        statistics.insert(statistic.to_owned(), ms);
+                    }
                 }
-            }
-            found
-        })
+                statistics
+            })
     };
     Some(ForeignResult {
         tool: if is_sglang {

@@ -2,10 +2,10 @@
 
 use llmprof_record::serving::{DCGM_FIELDS, DcgmGpus};
 
-use super::text::Page;
+use super::text::MetricsPage;
 
 /// Adds a page of the exporter.
-pub fn add_page(gpus: &mut DcgmGpus, page: &Page) {
+pub fn add_page(gpus: &mut DcgmGpus, page: &MetricsPage) {
     for sample in &page.samples {
         let field = DCGM_FIELDS.into_iter().find(|field| *field == sample.name);
         if let (Some(field), true) = (field, sample.value.is_finite()) {
@@ -25,7 +25,7 @@ mod tests {
         for (power, xid) in [(100.0, 0), (200.0, 79), (300.0, 13)] {
             add_page(
                 &mut gpus,
-                &Page::read(&format!(
+                &MetricsPage::read(&format!(
                     "DCGM_FI_DEV_POWER_USAGE{{gpu=\"0\"}} {power}\nDCGM_FI_DEV_XID_ERRORS{{gpu=\"0\"}} {xid}\nDCGM_FI_DEV_GPU_TEMP{{gpu=\"0\"}} 40\n"
                 )),
             );

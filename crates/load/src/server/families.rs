@@ -2,13 +2,13 @@
 
 use llmprof_record::serving::{Gauges, ServerFamily, ServerWindow, WindowHistogram};
 
-use super::{text::Page, window::Window};
+use super::{text::MetricsPage, window::Window};
 
 /// Where servers have their metrics.
 pub const METRICS_PATHS: [&str; 2] = ["/metrics", "/prometheus/metrics"];
 
 /// By the prefix that most of a page's names have.
-pub fn identify_server(page: &Page) -> ServerFamily {
+pub fn identify_server(page: &MetricsPage) -> ServerFamily {
     let prefixes = [
         ("vllm:", ServerFamily::Vllm),
         ("sglang:", ServerFamily::Sglang),
@@ -57,7 +57,7 @@ fn gauge_names(family: ServerFamily) -> [&'static str; 3] {
 }
 
 /// Gauges of a page in our words.
-pub fn read_gauges(family: ServerFamily, page: &Page) -> Gauges {
+pub fn read_gauges(family: ServerFamily, page: &MetricsPage) -> Gauges {
     let [running, waiting, kv] = gauge_names(family);
     // What cannot be is not believed: fewer than no requests, more than all of a cache.
     let value = |name: &str| {
@@ -89,21 +89,21 @@ pub fn read_window(family: ServerFamily, window: &Window) -> ServerWindow {
         ServerFamily::Dcgm | ServerFamily::Unknown => return ServerWindow::default(),
     };
     let seconds = |names: &[&str]| {
-        let found = names
+        let histogram = names
             .iter()
             .find_map(|name| window.histograms.get(&format!("{prefix}{name}")));
-        found.map(in_ms)
+        histogram.map(in_ms)
     };
     let counter = |names: &[&str]| {
         names.iter().find_map(|name| {
             let name = format!("{prefix}{name}");
-            let found = window.counters.get(&name);
-            found
+            let counter = window.counters.get(&name);
+            counter
                 .or_else(|| window.counters.get(&format!("{name}_total")))
                 .copied()
         })
     };
-    let mut found = ServerWindow {
+    let mut figures = ServerWindow {
         ttft_ms: seconds(&["time_to_first_token_seconds"]),
         itl_ms: seconds(&[
             "inter_token_latency_seconds",
@@ -135,9 +135,9 @@ pub fn read_window(family: ServerFamily, window: &Window) -> ServerWindow {
     if family == ServerFamily::LlamaCpp {
         let seconds = counter(&["tokens_predicted_seconds"]);
         let tokens = counter(&["tokens_predicted"]).filter(|tokens| *tokens > 0.0);
-        found.tpot_mean_ms = seconds.zip(tokens).map(|(s, tokens)| 1e3 * s / tokens);
+        figures.tpot_mean_ms = seconds.zip(tokens).map(|(s, tokens)| 1e3 * s / tokens);
     }
-    found
+    figures
 }
 
 /// Triton's counters of microseconds, per successful request.
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     fn window_between(before: &str, after: &str) -> (ServerFamily, ServerWindow) {
-        let (before, after) = (Page::read(before), Page::read(after));
+        let (before, after) = (MetricsPage::read(before), MetricsPage::read(after));
         let family = identify_server(&after);
         (
             family,
@@ -196,10 +196,10 @@ mod tests {
                 queue * 10
             )
         };
-        let (family, found) = window_between(&page(10, 1000), &page(30, 41_000));
+        let (family, figures) = window_between(&page(10, 1000), &page(30, 41_000));
         assert_eq!(family, ServerFamily::Triton);
-        assert_eq!(found.queue_mean_ms, Some(2.0));
-        assert_eq!(found.e2e_mean_ms, Some(20.0));
+        assert_eq!(figures.queue_mean_ms, Some(2.0));
+        assert_eq!(figures.e2e_mean_ms, Some(20.0));
     }
 
     #[test]
@@ -209,10 +209,10 @@ mod tests {
                 "# TYPE llamacpp:tokens_predicted_seconds_total counter\nllamacpp:tokens_predicted_seconds_total {s}\n# TYPE llamacpp:tokens_predicted_total counter\nllamacpp:tokens_predicted_total {n}\n"
             )
         };
-        let (family, found) = window_between(&page(1.0, 100), &page(3.0, 200));
+        let (family, figures) = window_between(&page(1.0, 100), &page(3.0, 200));
         assert_eq!(family, ServerFamily::LlamaCpp);
-        assert_eq!(found.tpot_mean_ms, Some(20.0));
-        let page = Page::read(
+        assert_eq!(figures.tpot_mean_ms, Some(20.0));
+        let page = MetricsPage::read(
             "# TYPE sglang:num_running_reqs gauge\nsglang:num_running_reqs{m=\"a\"} 3\nsglang:num_queue_reqs{m=\"a\"} 2\nsglang:token_usage{m=\"a\"} 0.5\nsglang:token_usage{m=\"b\"} 0.7\n",
         );
         let gauges = read_gauges(identify_server(&page), &page);
@@ -224,7 +224,7 @@ mod tests {
     /// A KV cache was reported 10¹¹ % full.
     #[test]
     fn gauges_that_cannot_be_are_not_believed() {
-        let page = Page::read(
+        let page = MetricsPage::read(
             "vllm:num_requests_running -3\nvllm:num_requests_waiting NaN\nvllm:kv_cache_usage_perc 1e9\n",
         );
         let gauges = read_gauges(identify_server(&page), &page);
@@ -260,14 +260,14 @@ mod tests {
                  # TYPE trtllm_num_requests_waiting gauge\ntrtllm_num_requests_waiting 2\n"
             )
         };
-        let (family, found) = window_between(&page(10, 1.0, 0.5), &page(30, 3.0, 1.1));
+        let (family, figures) = window_between(&page(10, 1.0, 0.5), &page(30, 3.0, 1.1));
         assert_eq!(family, ServerFamily::TensorRtLlm);
-        let ttft = found.ttft_ms.unwrap();
+        let ttft = figures.ttft_ms.unwrap();
         assert_eq!(ttft.count, 20.0);
         assert!((ttft.mean.unwrap() - 100.0).abs() < 1e-9, "{ttft:?}");
-        let queue = found.queue_ms.unwrap().mean.unwrap();
+        let queue = figures.queue_ms.unwrap().mean.unwrap();
         assert!((queue - 30.0).abs() < 1e-9, "{queue}");
-        let gauges = read_gauges(family, &Page::read(&page(1, 1.0, 1.0)));
+        let gauges = read_gauges(family, &MetricsPage::read(&page(1, 1.0, 1.0)));
         assert_eq!(
             (gauges.running, gauges.waiting, gauges.kv_usage),
             (Some(3.0), Some(2.0), Some(0.25))
@@ -276,12 +276,12 @@ mod tests {
 
     #[test]
     fn dcgm_is_known_and_what_is_unknown_stays_raw() {
-        let page = Page::read(
+        let page = MetricsPage::read(
             "DCGM_FI_DEV_POWER_USAGE{gpu=\"0\"} 250.5\nDCGM_FI_PROF_PIPE_TENSOR_ACTIVE{gpu=\"0\"} 0.4\nDCGM_FI_DEV_POWER_USAGE{gpu=\"1\"} 70\n",
         );
         assert_eq!(identify_server(&page), ServerFamily::Dcgm);
-        let (family, found) = window_between("", "# TYPE mine counter\nmine_total 3\n");
+        let (family, figures) = window_between("", "# TYPE mine counter\nmine_total 3\n");
         assert_eq!(family, ServerFamily::Unknown);
-        assert_eq!(found, ServerWindow::default());
+        assert_eq!(figures, ServerWindow::default());
     }
 }

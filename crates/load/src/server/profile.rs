@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use crate::{client::CallError, client::Calls, endpoint::Endpoint};
+use crate::{client::CallError, client::EndpointCalls, endpoint::Endpoint};
 use llmprof_record::serving::ServerFamily;
 
 /// A server writes its trace before it answers: a large one takes minutes.
@@ -29,7 +29,7 @@ pub struct ProfileRequest {
 
 /// Starts and stops a server's profiler.
 pub struct Profiler {
-    calls: Calls,
+    calls: EndpointCalls,
     family: ServerFamily,
     request: ProfileRequest,
 }
@@ -42,7 +42,7 @@ impl Profiler {
         request: ProfileRequest,
     ) -> Result<Self, CallError> {
         Ok(Self {
-            calls: Calls::new(endpoint)?,
+            calls: EndpointCalls::new(endpoint)?,
             family,
             request,
         })

@@ -15,9 +15,9 @@ use llmprof_units::Nanos;
 use super::{
     dcgm::add_page,
     families::{identify_server, read_gauges},
-    text::Page,
+    text::MetricsPage,
 };
-use crate::{client::Calls, endpoint::Endpoint};
+use crate::{client::EndpointCalls, endpoint::Endpoint};
 
 /// Longest that a page may take.
 const SCRAPE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,13 +29,13 @@ const MESSAGE_MAX_CHARS: usize = 200;
 pub struct Scraped {
     /// When it was asked for, since 1970.
     pub unix_ns: Nanos,
-    pub page: Page,
+    pub page: MetricsPage,
 }
 
 /// What scraping left: the first and the last whole page, and gauges in between.
 #[derive(Clone, Debug)]
 pub struct Scrapes {
-    /// Which server.
+    /// Server that the metrics belong to, by their prefix.
     pub family: ServerFamily,
     pub first: Scraped,
     pub last: Scraped,
@@ -43,20 +43,20 @@ pub struct Scrapes {
     pub gauges: Vec<(Nanos, Gauges)>,
     /// GPUs over all pages, where they are those of a DCGM exporter.
     pub dcgm: DcgmGpus,
-    /// Scrapes that failed.
+    /// Number of scrapes without a page.
     pub failed: u64,
     /// The last page as it was sent.
     pub raw: String,
 }
 
 /// A page at one of the places where servers have it, or why there is none.
-pub fn find(endpoint: &Arc<Endpoint>, paths: &[&str]) -> Result<String, String> {
-    let calls = Calls::new(Arc::clone(endpoint)).map_err(|error| error.to_string())?;
+pub fn find_metrics_page(endpoint: &Arc<Endpoint>, paths: &[&str]) -> Result<String, String> {
+    let calls = EndpointCalls::new(Arc::clone(endpoint)).map_err(|error| error.to_string())?;
     let mut why = String::new();
     for path in paths {
         match calls.get(path, SCRAPE_TIMEOUT) {
             Ok(bytes) => {
-                let page = Page::read(&String::from_utf8_lossy(&bytes));
+                let page = MetricsPage::read(&String::from_utf8_lossy(&bytes));
                 if !page.samples.is_empty() {
                     return Ok((*path).to_owned());
                 }
@@ -78,32 +78,31 @@ fn first_line(text: &str) -> String {
     }
 }
 
-/// Where a page is.
+/// Endpoint and path of a page of metrics.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ScrapePlace {
     endpoint: Arc<Endpoint>,
     path: String,
 }
 
-impl Place {
+impl ScrapePlace {
     /// The page as it is now; `None` where it cannot be read.
-    pub fn read(&self) -> Option<Page> {
-        let calls = Calls::new(Arc::clone(&self.endpoint)).ok()?;
+    pub fn read(&self) -> Option<MetricsPage> {
+        let calls = EndpointCalls::new(Arc::clone(&self.endpoint)).ok()?;
         let bytes = calls.get(&self.path, SCRAPE_TIMEOUT).ok()?;
-        Some(Page::read(&String::from_utf8_lossy(&bytes)))
+        Some(MetricsPage::read(&String::from_utf8_lossy(&bytes)))
     }
 }
 
 /// A scraper on a thread of its own.
 pub struct Scraper {
-    place: Place,
+    place: ScrapePlace,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Option<Scrapes>>,
     latest: Arc<std::sync::Mutex<Gauges>>,
 }
 
 impl Scraper {
-    /// Scrapes `path` every `interval`.
     pub fn start(
         endpoint: Arc<Endpoint>,
         path: String,
@@ -111,7 +110,7 @@ impl Scraper {
     ) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let latest = Arc::new(std::sync::Mutex::new(Gauges::default()));
-        let place = Place {
+        let place = ScrapePlace {
             endpoint: Arc::clone(&endpoint),
             path: path.clone(),
         };
@@ -130,7 +129,7 @@ impl Scraper {
         })
     }
 
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &ScrapePlace {
         &self.place
     }
 
@@ -155,8 +154,8 @@ fn run_scraper(
     latest: &std::sync::Mutex<Gauges>,
     ready: &std::sync::mpsc::Sender<()>,
 ) -> Option<Scrapes> {
-    let calls = Calls::new(endpoint).ok()?;
-    let mut found: Option<Scrapes> = None;
+    let calls = EndpointCalls::new(endpoint).ok()?;
+    let mut collected: Option<Scrapes> = None;
     let mut failed = 0;
     let mut is_last = false;
     loop {
@@ -165,12 +164,12 @@ fn run_scraper(
         match calls.get(path, SCRAPE_TIMEOUT) {
             Ok(bytes) => {
                 let raw = String::from_utf8_lossy(&bytes).into_owned();
-                let page = Page::read(&raw);
+                let page = MetricsPage::read(&raw);
                 let family = identify_server(&page);
                 let gauges = read_gauges(family, &page);
                 *latest.lock().expect("nothing panics with the lock") = gauges;
                 let scraped = Scraped { unix_ns, page };
-                let scrapes = found.get_or_insert_with(|| Scrapes {
+                let scrapes = collected.get_or_insert_with(|| Scrapes {
                     family,
                     first: scraped.clone(),
                     last: scraped.clone(),
@@ -199,10 +198,10 @@ fn run_scraper(
         }
         is_last = stop.load(Ordering::Relaxed);
     }
-    if let Some(scrapes) = &mut found {
+    if let Some(scrapes) = &mut collected {
         scrapes.failed = failed;
     }
-    found
+    collected
 }
 
 #[cfg(test)]

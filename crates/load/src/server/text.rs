@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 
 /// What a metric is, as its page says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Only rises.
+pub enum MetricKind {
+    /// A value that only rises, until the process starts again.
     Counter,
     Gauge,
-    /// Buckets by upper limit.
+    /// Counts of observations, in buckets by upper limit.
     Histogram,
-    /// Quantiles.
+    /// Quantiles of observations, computed by the server.
     Summary,
-    /// Not said.
+    /// The page declares no type.
     Untyped,
 }
 
 /// One line: a name, labels, a value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
+pub struct MetricSample {
     /// The name, with `_bucket`, `_sum`, `_count` or `_total`.
     pub name: String,
     pub labels: BTreeMap<String, String>,
@@ -27,16 +27,16 @@ pub struct Sample {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Page {
+pub struct MetricsPage {
     /// The samples in the order of the page.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<MetricSample>,
     /// Kinds by the name that the page declares.
-    pub kinds: BTreeMap<String, Kind>,
+    pub kinds: BTreeMap<String, MetricKind>,
     /// Lines that are not of the format.
     pub broken_lines: u64,
 }
 
-impl Page {
+impl MetricsPage {
     /// Reads a page. Lines that are not of the format are counted and left out: one bad line must not hide the others.
     pub fn read(text: &str) -> Self {
         let mut page = Self::default();
@@ -48,11 +48,11 @@ impl Page {
                     && let (Some(name), Some(kind)) = (words.next(), words.next())
                 {
                     let kind = match kind {
-                        "counter" => Kind::Counter,
-                        "gauge" => Kind::Gauge,
-                        "histogram" => Kind::Histogram,
-                        "summary" => Kind::Summary,
-                        _ => Kind::Untyped,
+                        "counter" => MetricKind::Counter,
+                        "gauge" => MetricKind::Gauge,
+                        "histogram" => MetricKind::Histogram,
+                        "summary" => MetricKind::Summary,
+                        _ => MetricKind::Untyped,
                     };
                     page.kinds.insert(name.to_owned(), kind);
                 }
@@ -67,7 +67,7 @@ impl Page {
     }
 
     /// What a sample is: by the declared kind, which `_total` and the parts of histograms do not repeat.
-    pub fn kind(&self, name: &str) -> Kind {
+    pub fn kind(&self, name: &str) -> MetricKind {
         if let Some(kind) = self.kinds.get(name) {
             return *kind;
         }
@@ -76,30 +76,32 @@ impl Page {
                 && let Some(kind) = self.kinds.get(base)
             {
                 return match (ending, kind) {
-                    ("_created", _) => Kind::Gauge,
+                    ("_created", _) => MetricKind::Gauge,
                     // Sums and counts of histograms and summaries only rise.
-                    ("_sum" | "_count", Kind::Summary | Kind::Histogram) => Kind::Counter,
+                    ("_sum" | "_count", MetricKind::Summary | MetricKind::Histogram) => {
+                        MetricKind::Counter
+                    }
                     _ => *kind,
                 };
             }
         }
         if name.ends_with("_total") {
-            Kind::Counter
+            MetricKind::Counter
         } else {
-            Kind::Untyped
+            MetricKind::Untyped
         }
     }
 
     /// The sum over all label sets of a name; `None` where it is not on the page.
     pub fn total(&self, name: &str) -> Option<f64> {
-        let mut found = self.samples.iter().filter(|sample| sample.name == name);
-        let first = found.next()?.value;
-        Some(found.fold(first, |sum, sample| sum + sample.value))
+        let mut samples = self.samples.iter().filter(|sample| sample.name == name);
+        let first = samples.next()?.value;
+        Some(samples.fold(first, |sum, sample| sum + sample.value))
     }
 }
 
 /// `name{label="value",…} value [timestamp] [# exemplar]`.
-fn parse_sample(line: &str) -> Option<Sample> {
+fn parse_sample(line: &str) -> Option<MetricSample> {
     let end = line.find(['{', ' ', '\t'])?;
     let name = &line[..end];
     let is_name = !name.is_empty()
@@ -122,7 +124,7 @@ fn parse_sample(line: &str) -> Option<Sample> {
         "NaN" => f64::NAN,
         number => number.parse().ok()?,
     };
-    Some(Sample {
+    Some(MetricSample {
         name: name.to_owned(),
         labels,
         value,
@@ -162,14 +164,14 @@ mod tests {
 
     #[test]
     fn lines_of_all_forms() {
-        let page = Page::read(
+        let page = MetricsPage::read(
             "# HELP a b\n# TYPE vllm:x counter\nvllm:x_total{engine=\"0\",path=\"C:\\\\a \\\"q\\\"\\n}\"} 3.0\n\
              plain 1e3 1395066363000\nh_bucket{le=\"+Inf\"} 7 # {trace_id=\"a\"} 1\nnan NaN\n{} 1\nbad line here\n9a 1\nopen{a=\"b 1\n",
         );
         assert_eq!(page.samples.len(), 4);
         assert_eq!(page.broken_lines, 4);
         assert_eq!(page.samples[0].labels["path"], "C:\\a \"q\"\n}");
-        assert_eq!(page.kind("vllm:x_total"), Kind::Counter);
+        assert_eq!(page.kind("vllm:x_total"), MetricKind::Counter);
         assert_eq!(page.samples[1].value, 1000.0);
         assert_eq!(page.samples[2].labels["le"], "+Inf");
         assert!(page.samples[3].value.is_nan());

@@ -6,14 +6,14 @@ use llmprof_record::serving::WindowHistogram;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::text::{Kind, Page, Sample};
+use super::text::{MetricKind, MetricSample, MetricsPage};
 
 /// A window between two pages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Window {
     /// Growth of counters, label sets added up.
     pub counters: BTreeMap<String, f64>,
-    /// Histograms.
+    /// Growth of histograms, label sets added up.
     pub histograms: BTreeMap<String, WindowHistogram>,
     /// Gauges at the end, label sets added up.
     pub gauges: BTreeMap<String, f64>,
@@ -28,14 +28,14 @@ type Key<'a> = (&'a str, &'a BTreeMap<String, String>);
 
 impl Window {
     /// From `before` to `after`. A label set that appears in the window began at zero.
-    pub fn between(before: &Page, after: &Page) -> Self {
+    pub fn between(before: &MetricsPage, after: &MetricsPage) -> Self {
         let earlier: BTreeMap<Key<'_>, f64> = before
             .samples
             .iter()
             .map(|s| ((s.name.as_str(), &s.labels), s.value))
             .collect();
         let mut window = Self::default();
-        let start = |page: &Page| page.total(PROCESS_START);
+        let start = |page: &MetricsPage| page.total(PROCESS_START);
         // A server that was started again has counted from zero, also where it has counted further by now.
         let is_new_process = start(before).is_some() && start(before) != start(after);
         if is_new_process {
@@ -49,7 +49,7 @@ impl Window {
                 .copied()
                 .unwrap_or(0.0);
             let is_part = histogram_part(after, &sample.name);
-            if is_part.is_none() && after.kind(&sample.name) != Kind::Counter {
+            if is_part.is_none() && after.kind(&sample.name) != MetricKind::Counter {
                 *window.gauges.entry(sample.name.clone()).or_default() += sample.value;
                 continue;
             }
@@ -98,14 +98,14 @@ impl Window {
 }
 
 /// The histogram that a sample is part of, and which part.
-fn histogram_part<'a>(page: &Page, name: &'a str) -> Option<(&'a str, &'static str)> {
+fn histogram_part<'a>(page: &MetricsPage, name: &'a str) -> Option<(&'a str, &'static str)> {
     ["_bucket", "_sum", "_count"].into_iter().find_map(|part| {
         let base = name.strip_suffix(part)?;
-        (page.kinds.get(base) == Some(&Kind::Histogram)).then_some((base, part))
+        (page.kinds.get(base) == Some(&MetricKind::Histogram)).then_some((base, part))
     })
 }
 
-fn bucket_limit(sample: &Sample) -> Option<f64> {
+fn bucket_limit(sample: &MetricSample) -> Option<f64> {
     let text = sample.labels.get("le")?;
     match text.as_str() {
         "+Inf" | "Inf" => Some(f64::INFINITY),
@@ -119,8 +119,8 @@ mod tests {
 
     use super::*;
 
-    fn metrics_page(counts: [u64; 3], sum: f64, total: f64, running: f64) -> Page {
-        Page::read(&format!(
+    fn metrics_page(counts: [u64; 3], sum: f64, total: f64, running: f64) -> MetricsPage {
+        MetricsPage::read(&format!(
             "# TYPE t histogram\nt_bucket{{e=\"0\",le=\"1.0\"}} {}\nt_bucket{{e=\"0\",le=\"2.0\"}} {}\nt_bucket{{e=\"0\",le=\"+Inf\"}} {}\n\
              t_sum{{e=\"0\"}} {sum}\nt_count{{e=\"0\"}} {}\n# TYPE c counter\nc_total {total}\n# TYPE g gauge\ng {running}\n",
             counts[0], counts[1], counts[2], counts[2]
@@ -151,7 +151,8 @@ mod tests {
         );
         let t = &window.histograms["t"];
         assert_eq!(t.quantile(0.5), Some(0.5));
-        let close = |found: Option<f64>, by_hand: f64| (found.unwrap() - by_hand).abs() < 1e-12;
+        let close =
+            |computed: Option<f64>, by_hand: f64| (computed.unwrap() - by_hand).abs() < 1e-12;
         assert!(close(t.p50, 0.002) && close(t.p90, 0.01) && close(t.p99, 0.1));
         let names: Vec<&str> = t.bounds.keys().map(String::as_str).collect();
         assert_eq!(names, ["p50", "p90", "p99"]);
@@ -173,10 +174,10 @@ mod tests {
 
     #[test]
     fn a_server_that_was_started_again_and_counted_further_is_told() {
-        let with_start = |page: &Page, at: f64| {
+        let with_start = |page: &MetricsPage, at: f64| {
             let mut page = page.clone();
             let start = format!("# TYPE {PROCESS_START} gauge\n{PROCESS_START} {at}\n");
-            page.samples.extend(Page::read(&start).samples);
+            page.samples.extend(MetricsPage::read(&start).samples);
             page
         };
         let before = with_start(&metrics_page([5, 5, 5], 2.0, 10.0, 1.0), 100.0);

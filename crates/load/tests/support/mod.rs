@@ -6,11 +6,11 @@ use std::{sync::Arc, time::Duration};
 
 use llmprof_load::{
     arrivals::Arrivals,
-    body::{Dialect, Template},
-    client::{Load, drive},
+    body::{Dialect, RequestTemplate},
+    client::{ReadyLoad, drive_load},
     endpoint::{Api, Endpoint},
     lengths::Lengths,
-    plan::{Plan, Source},
+    plan::{LoadPlan, LoadSource},
     prompt::PromptSource,
     record::LoadRecord,
 };
@@ -22,15 +22,15 @@ pub(crate) const PROMPTS: PromptSource = PromptSource {
     seed: 11,
 };
 
-pub(crate) fn load(url: &str, arrivals: &Arrivals, count: usize, output: u64) -> Load {
-    let source = Source::Synthetic {
+pub(crate) fn load(url: &str, arrivals: &Arrivals, count: usize, output: u64) -> ReadyLoad {
+    let source = LoadSource::Synthetic {
         prompt: Lengths::Fixed { tokens: 16 },
         output: Lengths::Fixed { tokens: output },
         turns: 1,
     };
     let endpoint = Arc::new(Endpoint::parse(url).unwrap());
-    Load {
-        template: Template {
+    ReadyLoad {
+        template: RequestTemplate {
             api: endpoint.api,
             model: "stub".to_owned(),
             stream: true,
@@ -38,7 +38,7 @@ pub(crate) fn load(url: &str, arrivals: &Arrivals, count: usize, output: u64) ->
             extra: serde_json::Map::new(),
         },
         endpoint,
-        plan: Arc::new(Plan::draw(
+        plan: Arc::new(LoadPlan::draw(
             &source,
             arrivals,
             PROMPTS,
@@ -52,13 +52,13 @@ pub(crate) fn load(url: &str, arrivals: &Arrivals, count: usize, output: u64) ->
     }
 }
 
-pub(crate) fn chat(load: &mut Load) {
+pub(crate) fn chat(load: &mut ReadyLoad) {
     load.template.api = Api::Chat;
     let mut endpoint = (*load.endpoint).clone();
     endpoint.api = Api::Chat;
     load.endpoint = Arc::new(endpoint);
 }
 
-pub(crate) fn run(load: &Load) -> LoadRecord {
-    drive(load, |_, _| true).unwrap()
+pub(crate) fn run(load: &ReadyLoad) -> LoadRecord {
+    drive_load(load, |_, _| true).unwrap()
 }

@@ -2,48 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::{Bins, Samples};
-use crate::curves::{AttentionCurves, AttentionTable, KernelClock, KernelCurves};
-use llmprof_theory::kernels::Kernel;
+use super::{Bins, ComparedSamples};
+use crate::curves::{
+    AttentionCurve, AttentionCurves, AttentionTable, KernelClock, KernelCurves, attention_place,
+};
 
 /// Measured shapes that a place between them resembles.
 const NEIGHBOURS: usize = 4;
 
 /// One measured shape: work items, keys, ratio.
 type ShapeRatios = Vec<[f64; 3]>;
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum AttentionCurve {
-    Prefill,
-    PrefillMasked,
-    Decode,
-    DecodeGrouped,
-}
-
-fn table_entry(kernel: &Kernel) -> Option<(AttentionCurve, u64, [f64; 2])> {
-    let Kernel::Attention {
-        batch,
-        heads,
-        kv_heads,
-        queries,
-        keys,
-        key_dim,
-        masked,
-        ..
-    } = *kernel
-    else {
-        return None;
-    };
-    let decode = queries <= 1.0;
-    let which = match (decode, masked, heads > kv_heads) {
-        (true, _, true) => AttentionCurve::DecodeGrouped,
-        (true, _, false) => AttentionCurve::Decode,
-        (false, true, _) => AttentionCurve::PrefillMasked,
-        (false, false, _) => AttentionCurve::Prefill,
-    };
-    let work = batch * if decode { kv_heads } else { heads };
-    Some((which, key_dim as u64, [work, keys]))
-}
 
 /// The ratio at a place, from the nearest measured shapes by their distance in doublings.
 fn nearest_ratio(known: &ShapeRatios, work: f64, keys: f64) -> f64 {
@@ -71,14 +39,14 @@ fn nearest_ratio(known: &ShapeRatios, work: f64, keys: f64) -> f64 {
 
 /// Says of each table whether it was measured.
 pub(super) fn fit_attention(
-    samples: &Samples<'_>,
+    samples: &ComparedSamples<'_>,
     curves: &mut AttentionCurves,
 ) -> Vec<(&'static str, bool)> {
     let mut points: BTreeMap<(AttentionCurve, u64), ShapeRatios> = BTreeMap::new();
     for (kernel, seconds) in samples.isolated_kernels() {
-        if let Some((which, dim, [work, keys])) = table_entry(kernel) {
+        if let Some((which, dim, [work, keys])) = attention_place(kernel) {
             let roof = samples.roofline_seconds(kernel) + curves.fixed_us * 1e-6;
-            let ratios = points.entry((which, dim)).or_default();
+            let ratios = points.entry((which, dim as u64)).or_default();
             ratios.push([work, keys, seconds / roof]);
         }
     }
@@ -86,7 +54,7 @@ pub(super) fn fit_attention(
     let set = |which: AttentionCurve, target: &mut AttentionTable| {
         let dims: Vec<u64> = points
             .keys()
-            .filter(|(found, _)| *found == which)
+            .filter(|(curve, _)| *curve == which)
             .map(|(_, dim)| *dim)
             .collect();
         if dims.is_empty() {
@@ -107,28 +75,35 @@ pub(super) fn fit_attention(
         target.dims = dims.into_iter().map(|dim| dim as f64).collect();
         true
     };
-    vec![
+    let tables = [
         (
             "attention.prefill",
-            set(AttentionCurve::Prefill, &mut curves.prefill),
+            AttentionCurve::Prefill,
+            &mut curves.prefill,
         ),
         (
             "attention.prefill_masked",
-            set(AttentionCurve::PrefillMasked, &mut curves.prefill_masked),
+            AttentionCurve::PrefillMasked,
+            &mut curves.prefill_masked,
         ),
         (
             "attention.decode",
-            set(AttentionCurve::Decode, &mut curves.decode),
+            AttentionCurve::Decode,
+            &mut curves.decode,
         ),
         (
             "attention.decode_grouped",
-            set(AttentionCurve::DecodeGrouped, &mut curves.decode_grouped),
+            AttentionCurve::DecodeGrouped,
+            &mut curves.decode_grouped,
         ),
-    ]
+    ];
+    tables
+        .map(|(key, which, table)| (key, set(which, table)))
+        .into()
 }
 
 /// What attention takes in a layer ÷ what the curves say of it, by that time.
-pub(super) fn among_others(samples: &Samples<'_>, curves: &mut KernelCurves) -> bool {
+pub(super) fn among_others(samples: &ComparedSamples<'_>, curves: &mut KernelCurves) -> bool {
     let plain = |factors: &mut Vec<f64>| factors.iter_mut().for_each(|factor| *factor = 1.0);
     let mut alone = curves.clone();
     plain(&mut alone.attention.prefill_in_model);
@@ -136,7 +111,7 @@ pub(super) fn among_others(samples: &Samples<'_>, curves: &mut KernelCurves) -> 
     let clock = KernelClock::new(&alone, samples.peak_flops, samples.bytes_per_s);
     let mut bins_by_phase = [Bins::new(1.0), Bins::new(1.0)];
     for (kernel, seconds) in samples.in_model() {
-        if let Some((which, ..)) = table_entry(kernel) {
+        if let Some((which, ..)) = attention_place(kernel) {
             let time = clock.time_kernel(kernel).seconds();
             let decode = matches!(
                 which,

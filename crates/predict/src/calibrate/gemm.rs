@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Bins, Samples, median,
-    search::{Point, mean_log_error, minimize_error},
+    Bins, ComparedSamples, median,
+    search::{FitPoint, mean_log_error, minimize_error},
 };
 use crate::curves::{
     BatchedCurve, GemmCurve, GroupedCurve, KernelClock, KernelCurves, UnalignedCurve, WideCurve,
@@ -29,7 +29,7 @@ fn plain_shape(kernel: &Kernel) -> Option<([f64; 3], bool)> {
 
 /// Ratios to roofline time at every shape of the sweep; a shape that is missing resembles its neighbour with fewer rows, columns
 /// or depth.
-pub(super) fn fit_plain(samples: &Samples<'_>, curve: &mut GemmCurve) -> bool {
+pub(super) fn fit_plain(samples: &ComparedSamples<'_>, curve: &mut GemmCurve) -> bool {
     let mut times: BTreeMap<[u64; 3], Vec<f64>> = BTreeMap::new();
     for (kernel, seconds) in samples.isolated_kernels() {
         if let Some((shape, true)) = plain_shape(kernel) {
@@ -54,14 +54,13 @@ pub(super) fn fit_plain(samples: &Samples<'_>, curve: &mut GemmCurve) -> bool {
             for c in 0..depths {
                 let measured = times
                     .get_mut(&[axes[0][a], axes[1][b], axes[2][c]])
-                    .and_then(|found| median(found));
+                    .and_then(|samples| median(samples));
                 let before = [
                     a.checked_sub(1).and_then(|a| ratio[place(a, b, c)]),
                     b.checked_sub(1).and_then(|b| ratio[place(a, b, c)]),
                     c.checked_sub(1).and_then(|c| ratio[place(a, b, c)]),
                 ];
-                ratio[place(a, b, c)] =
-                    measured.or_else(|| before.into_iter().find_map(|found| found));
+                ratio[place(a, b, c)] = measured.or_else(|| before.into_iter().flatten().next());
             }
         }
     }
@@ -80,7 +79,7 @@ pub(super) fn fit_plain(samples: &Samples<'_>, curve: &mut GemmCurve) -> bool {
 }
 
 /// What a GEMM takes in a layer ÷ what the curves say of it, by rows.
-pub(super) fn among_others(samples: &Samples<'_>, curves: &mut KernelCurves) -> bool {
+pub(super) fn among_others(samples: &ComparedSamples<'_>, curves: &mut KernelCurves) -> bool {
     let clock = KernelClock::new(curves, samples.peak_flops, samples.bytes_per_s);
     let mut bins = Bins::new(1.0);
     for (kernel, seconds) in samples.in_model() {
@@ -96,7 +95,7 @@ pub(super) fn among_others(samples: &Samples<'_>, curves: &mut KernelCurves) -> 
 }
 
 /// The rate at which weights of rows that are not aligned are read.
-pub(super) fn fit_unaligned(samples: &Samples<'_>, curve: &mut UnalignedCurve) -> bool {
+pub(super) fn fit_unaligned(samples: &ComparedSamples<'_>, curve: &mut UnalignedCurve) -> bool {
     let mut bins = Bins::new(1.0);
     for (kernel, seconds) in samples.isolated_kernels() {
         if let Some(([m, n, k], false)) = plain_shape(kernel) {
@@ -110,7 +109,7 @@ pub(super) fn fit_unaligned(samples: &Samples<'_>, curve: &mut UnalignedCurve) -
     medians.is_some()
 }
 
-pub(super) fn fit_batched(samples: &Samples<'_>, curve: &mut BatchedCurve) -> bool {
+pub(super) fn fit_batched(samples: &ComparedSamples<'_>, curve: &mut BatchedCurve) -> bool {
     let batched_kernels: Vec<_> = samples
         .isolated_kernels()
         .filter_map(|(kernel, seconds)| match *kernel {
@@ -137,7 +136,7 @@ pub(super) fn fit_batched(samples: &Samples<'_>, curve: &mut BatchedCurve) -> bo
             mean_log_error(batched_kernels.iter().map(|(kernel, aligned, seconds)| {
                 let memory = kernel.min_traffic_bytes() / if *aligned { fast } else { slow };
                 let tensor = kernel.matrix_flops() / (compute * samples.peak_flops);
-                Point {
+                FitPoint {
                     predicted: fixed * 1e-6 + memory.max(tensor),
                     measured: *seconds,
                 }
@@ -152,7 +151,7 @@ pub(super) fn fit_batched(samples: &Samples<'_>, curve: &mut BatchedCurve) -> bo
     true
 }
 
-pub(super) fn fit_wide(samples: &Samples<'_>, curve: &mut WideCurve) -> bool {
+pub(super) fn fit_wide(samples: &ComparedSamples<'_>, curve: &mut WideCurve) -> bool {
     let wide_kernels: Vec<_> = samples
         .isolated_kernels()
         .filter_map(|(kernel, seconds)| match *kernel {
@@ -174,7 +173,7 @@ pub(super) fn fit_wide(samples: &Samples<'_>, curve: &mut WideCurve) -> bool {
             };
             let work = (kernel.matrix_flops() / rate)
                 .max(kernel.min_traffic_bytes() / samples.bytes_per_s);
-            Point {
+            FitPoint {
                 predicted: fixed * 1e-6 + walk + work,
                 measured: *seconds,
             }
@@ -188,7 +187,7 @@ pub(super) fn fit_wide(samples: &Samples<'_>, curve: &mut WideCurve) -> bool {
     true
 }
 
-pub(super) fn fit_grouped(samples: &Samples<'_>, curve: &mut GroupedCurve) -> bool {
+pub(super) fn fit_grouped(samples: &ComparedSamples<'_>, curve: &mut GroupedCurve) -> bool {
     let mut bins = Bins::new(2.0);
     for (kernel, seconds) in samples.isolated_kernels() {
         if let Kernel::Grouped { pairs, .. } = *kernel {

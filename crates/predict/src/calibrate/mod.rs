@@ -18,7 +18,7 @@ use crate::curves::{KernelClock, KernelCurves};
 
 /// Curves, and the parts of them that were not measured here.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fitted {
+pub struct FittedCurves {
     pub curves: KernelCurves,
     /// Keys of [`KernelCurves`] that were taken over from other curves.
     pub borrowed: Vec<String>,
@@ -28,20 +28,20 @@ pub struct Fitted {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ClassRatio {
     pub kernels: usize,
-    /// First curves ÷ second.
+    /// 10th percentile over kernels of the first curves' time ÷ the second's.
     pub p10: f64,
     pub median: f64,
     pub p90: f64,
 }
 
 /// Times in seconds and the limits that they are compared with.
-struct Samples<'s> {
+struct ComparedSamples<'s> {
     all: &'s [KernelSample],
     peak_flops: f64,
     bytes_per_s: f64,
 }
 
-impl Samples<'_> {
+impl ComparedSamples<'_> {
     fn roofline_seconds(&self, kernel: &Kernel) -> f64 {
         (kernel.matrix_flops() / self.peak_flops).max(kernel.min_traffic_bytes() / self.bytes_per_s)
     }
@@ -63,10 +63,10 @@ pub fn fit_curves(
     source: String,
     [peak_flops, bytes_per_s]: [f64; 2],
     fallback: &KernelCurves,
-) -> Fitted {
+) -> FittedCurves {
     let good = |sample: &&KernelSample| sample.ns.is_finite() && sample.ns > 0.0;
     let all: Vec<KernelSample> = samples.iter().filter(good).copied().collect();
-    let samples = Samples {
+    let samples = ComparedSamples {
         all: &all,
         peak_flops,
         bytes_per_s,
@@ -79,8 +79,8 @@ pub fn fit_curves(
         bytes_per_s,
         ..fallback.clone()
     };
-    let mut take = |key: &str, found: bool| {
-        if !found {
+    let mut take = |key: &str, is_fitted: bool| {
+        if !is_fitted {
             borrowed.push(key.to_owned());
         }
     };
@@ -95,8 +95,8 @@ pub fn fit_curves(
     );
     take("gemm_f32", gemm::fit_wide(&samples, &mut curves.gemm_f32));
     take("grouped", gemm::fit_grouped(&samples, &mut curves.grouped));
-    for (key, found) in attention::fit_attention(&samples, &mut curves.attention) {
-        take(key, found);
+    for (key, is_fitted) in attention::fit_attention(&samples, &mut curves.attention) {
+        take(key, is_fitted);
     }
     streams::fit_streams(&samples, &mut curves, &mut take);
     // Factors of kernels among others rest on the curves of kernels by themselves.
@@ -105,7 +105,7 @@ pub fn fit_curves(
         "attention.in_model",
         attention::among_others(&samples, &mut curves),
     );
-    Fitted { curves, borrowed }
+    FittedCurves { curves, borrowed }
 }
 
 /// How two sets of curves differ over the sampled kernels, by class.

@@ -4,13 +4,13 @@
 const PARAMETER_MIN: f64 = 1e-7;
 
 /// A measured time and the curve's prediction, in seconds.
-pub(super) struct Point {
+pub(super) struct FitPoint {
     pub(super) predicted: f64,
     pub(super) measured: f64,
 }
 
 /// Mean of |ln(predicted ÷ measured)|, so that factors of 2 and 1/2 weigh alike.
-pub(super) fn mean_log_error(points: impl Iterator<Item = Point>) -> f64 {
+pub(super) fn mean_log_error(points: impl Iterator<Item = FitPoint>) -> f64 {
     let (mut sum, mut count) = (0.0, 0.0);
     for point in points {
         sum += (point.predicted.max(1e-12) / point.measured).ln().abs();
@@ -54,7 +54,7 @@ mod tests {
     fn a_line_is_found_again() {
         let sizes: Vec<f64> = (0..20).map(|power| f64::from(1 << power)).collect();
         let [fixed, slope] = minimize_error([1.0, 1.0], |[fixed, slope]| {
-            mean_log_error(sizes.iter().map(|size| Point {
+            mean_log_error(sizes.iter().map(|size| FitPoint {
                 predicted: fixed + slope * size,
                 measured: 2.5 + 0.04 * size,
             }))

@@ -1,25 +1,25 @@
 //! Kernels that only move and combine elements.
 
 use super::{
-    Bins, Samples,
-    search::{Point, mean_log_error, minimize_error},
+    Bins, ComparedSamples,
+    search::{FitPoint, mean_log_error, minimize_error},
 };
-use crate::curves::{KernelCurves, Size, SizeTable, StreamCurve};
+use crate::curves::{CurveSize, KernelCurves, SizeTable, StreamCurve};
 use llmprof_theory::kernels::{Access, Kernel};
 
 /// Streams whose times are kept as a table, not as a line.
-const TABLES: [(Access, Size); 5] = [
-    (Access::Pointwise, Size::Bytes),
-    (Access::Transcendental, Size::Bytes),
-    (Access::Broadcast, Size::Elements),
-    (Access::Sort, Size::Elements),
-    (Access::TopK, Size::Bytes),
+const TABLES: [(Access, CurveSize); 5] = [
+    (Access::Pointwise, CurveSize::Bytes),
+    (Access::Transcendental, CurveSize::Bytes),
+    (Access::Broadcast, CurveSize::Elements),
+    (Access::Sort, CurveSize::Elements),
+    (Access::TopK, CurveSize::Bytes),
 ];
 
 /// Bytes, elements, width and seconds.
 type Known = [f64; 4];
 
-fn collect_samples(samples: &Samples<'_>, wanted: Access) -> Vec<Known> {
+fn collect_samples(samples: &ComparedSamples<'_>, wanted: Access) -> Vec<Known> {
     samples
         .isolated_kernels()
         .filter_map(|(kernel, seconds)| match *kernel {
@@ -35,7 +35,7 @@ fn collect_samples(samples: &Samples<'_>, wanted: Access) -> Vec<Known> {
 }
 
 pub(super) fn fit_streams(
-    samples: &Samples<'_>,
+    samples: &ComparedSamples<'_>,
     curves: &mut KernelCurves,
     take: &mut dyn FnMut(&str, bool),
 ) {
@@ -56,12 +56,12 @@ pub(super) fn fit_streams(
 }
 
 /// Times by size that never fall: a larger kernel that was measured faster was measured with luck.
-fn fit_table(known: &[Known], by: Size) -> Option<SizeTable> {
+fn fit_table(known: &[Known], by: CurveSize) -> Option<SizeTable> {
     let mut bins = Bins::new(1.0);
     for [bytes, elements, _, seconds] in known {
         let size = match by {
-            Size::Bytes => bytes,
-            Size::Elements => elements,
+            CurveSize::Bytes => bytes,
+            CurveSize::Elements => elements,
         };
         // Long kernels grow with their size within a bin; short ones do not.
         let place = size.log2().round().exp2();
@@ -118,7 +118,7 @@ fn fit_line(known: &[Known], before: Option<&StreamCurve>) -> Option<StreamCurve
         |parameters| {
             let curve = curve_from(parameters, by_row);
             mean_log_error(known.iter().map(|[bytes, elements, width, seconds]| {
-                Point {
+                FitPoint {
                     predicted: curve
                         .seconds(*bytes, *elements, *width, [1.0, 1.0])
                         .seconds(),

@@ -67,6 +67,12 @@ impl Axis {
 }
 
 impl AxisPlace {
+    /// The one or two places on the axis that a value lies at or between.
+    pub(super) fn ends(self) -> impl Iterator<Item = usize> + Clone {
+        let next = (self.share > 0.0).then_some(self.next);
+        [Some(self.index), next].into_iter().flatten()
+    }
+
     pub(super) fn interpolate_by(self, at: impl Fn(usize) -> f64) -> f64 {
         if self.share == 0.0 {
             return at(self.index);

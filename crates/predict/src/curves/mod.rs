@@ -12,12 +12,13 @@ mod sizes;
 use std::{cell::RefCell, collections::BTreeMap, sync::LazyLock};
 
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use axis::Axis;
-use growth::{Growth, time_between};
+use growth::{Growth, Sizes, time_between};
 use llmprof_theory::kernels::{Access, Kernel, Stored};
-use serving::Measured;
+use serving::KernelRatios;
 pub(crate) use serving::{ServingClock, ServingEngine, TableNeeds};
 use sizes::{COLUMNS_MIN, FixedSizes, fixed_sizes, in_16_bits, resize_kernel, sizes_of};
 
@@ -42,45 +43,62 @@ fn stand_in(access: Access) -> Access {
 }
 
 /// Curves of one device, as files keep them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KernelCurves {
     /// What they were measured on, and how.
     pub source: String,
-    /// Models whose kernels they were fitted to, beside micro-benchmarks.
+    /// Models whose kernels they were fitted to, besides micro-benchmarks.
     #[serde(default)]
     pub models: Vec<String>,
-    /// The limits that ratios refer to.
+    /// Peak rate of the matrix units that ratios refer to, in operations per second.
+    #[schemars(extend("x-unit" = "FLOP/s"))]
     pub peak_flops: f64,
+    /// DRAM bandwidth that ratios refer to.
     pub bytes_per_s: f64,
+    /// GEMMs of 16-bit numbers whose rows are aligned.
     pub gemm: GemmCurve,
+    /// GEMMs of 16-bit numbers whose rows are not aligned.
     pub gemm_unaligned: UnalignedCurve,
+    /// Many small GEMMs in one launch, in 16-bit numbers.
     pub gemm_batched: BatchedCurve,
+    /// GEMMs of 32-bit numbers, on vector units.
     pub gemm_f32: WideCurve,
+    /// Attention as one fused kernel.
     pub attention: AttentionCurves,
+    /// GEMMs of all experts of a layer in one launch.
     pub grouped: GroupedCurve,
+    /// Kernels that only move and combine elements, by how they go through memory.
     pub streams: BTreeMap<Access, StreamCurve>,
+    /// The same where no formula of few parameters fits: measured times by size.
     pub tables: BTreeMap<Access, SizeTable>,
 }
 
 /// Ratios to roofline time by rows, columns and depth, the depth innermost.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GemmCurve {
+    /// Time of a kernel that does nothing else.
     pub fixed_us: f64,
+    /// Rows of the input at which `ratio` is given.
     pub m: Vec<f64>,
+    /// Columns of the output at which `ratio` is given.
     pub n: Vec<f64>,
+    /// Depths (K) at which `ratio` is given.
     pub k: Vec<f64>,
+    /// Ratio at each `m`, `n` and `k`.
     pub ratio: Vec<f64>,
-    /// By rows: what a GEMM takes between the other kernels of a model ÷ what it takes by itself.
+    /// Rows of the input that `in_model` is given at.
     pub rows: Vec<f64>,
+    /// By `rows`: time of a GEMM between the other kernels of a model ÷ its time alone.
     pub in_model: Vec<f64>,
 }
 
 /// The rate at which weights whose rows are not aligned are read, by rows of the input.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UnalignedCurve {
+    /// Rows of the input at which the rates are given.
     pub rows: Vec<f64>,
     /// Where the number of columns or the depth is odd.
     pub bytes_per_s: Vec<f64>,
@@ -90,103 +108,171 @@ pub struct UnalignedCurve {
 }
 
 /// Many small GEMMs in one launch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BatchedCurve {
+    /// Time of a kernel that does nothing else.
     pub fixed_us: f64,
+    /// Rate at which aligned operands are read.
     pub aligned_bytes_per_s: f64,
+    /// Rate at which other operands are read.
     pub unaligned_bytes_per_s: f64,
-    /// Share of the peak.
+    /// Share of the peak that the multiplications reach.
     pub compute: f64,
 }
 
 /// GEMM in 32 bits on vector units.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WideCurve {
+    /// Time of a kernel that does nothing else.
     pub fixed_us: f64,
     /// Few rows fill few units, so that the depth is walked one step after the other.
+    #[schemars(extend("x-unit" = "ns"))]
     pub ns_per_k: f64,
+    /// Rate where enough rows fill all units.
     pub flops_per_s: f64,
 }
 
 /// Ratios to roofline time by width of a head, work items and keys, the keys innermost. A work item is a head of a
 /// sequence, in decode a KV head.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttentionCurves {
+    /// Time of a kernel that does nothing else.
     pub fixed_us: f64,
+    /// Work items at which the ratios are given.
     pub work: Vec<f64>,
+    /// Keys of a sequence at which the ratios are given.
     pub keys: Vec<f64>,
-    /// By the time that a kernel takes by itself, in µs: what it takes in a model ÷ that.
+    /// Times of a kernel alone that the factors below are given at.
     pub alone_us: Vec<f64>,
+    /// By `alone_us`: time of a prefill kernel in a model ÷ its time alone.
     pub prefill_in_model: Vec<f64>,
+    /// By `alone_us`: time of a decode kernel in a model ÷ its time alone.
     pub decode_in_model: Vec<f64>,
+    /// Prefill that reads no mask tensor.
     pub prefill: AttentionTable,
+    /// Prefill that reads a mask tensor.
     pub prefill_masked: AttentionTable,
+    /// Decode, one KV head per query head.
     pub decode: AttentionTable,
     /// Several query heads share a KV head.
     pub decode_grouped: AttentionTable,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Ratios of one kind of attention.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttentionTable {
+    /// Widths of a head at which `ratio` is given.
     pub dims: Vec<f64>,
+    /// Ratio at each of `dims`, `work` and `keys`.
     pub ratio: Vec<f64>,
 }
 
+/// One of the tables of [`AttentionCurves`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum AttentionCurve {
+    Prefill,
+    PrefillMasked,
+    Decode,
+    DecodeGrouped,
+}
+
+/// The table that an attention kernel is in, the width of its heads, and its work items and keys; `None` for other kernels.
+pub(crate) fn attention_place(kernel: &Kernel) -> Option<(AttentionCurve, f64, [f64; 2])> {
+    let Kernel::Attention {
+        batch,
+        heads,
+        kv_heads,
+        queries,
+        keys,
+        key_dim,
+        masked,
+        ..
+    } = *kernel
+    else {
+        return None;
+    };
+    let decode = queries <= 1.0;
+    let curve = match (decode, masked, heads > kv_heads) {
+        (true, _, true) => AttentionCurve::DecodeGrouped,
+        (true, _, false) => AttentionCurve::Decode,
+        (false, true, _) => AttentionCurve::PrefillMasked,
+        (false, false, _) => AttentionCurve::Prefill,
+    };
+    let work = batch * if decode { kv_heads } else { heads };
+    Some((curve, key_dim, [work, keys]))
+}
+
 impl AttentionCurves {
-    fn select_table(&self, decode: bool, masked: bool, grouped: bool) -> &AttentionTable {
-        match (decode, masked, grouped) {
-            (true, _, true) => &self.decode_grouped,
-            (true, _, false) => &self.decode,
-            (false, true, _) => &self.prefill_masked,
-            (false, false, _) => &self.prefill,
+    fn select_table(&self, curve: AttentionCurve) -> &AttentionTable {
+        match curve {
+            AttentionCurve::DecodeGrouped => &self.decode_grouped,
+            AttentionCurve::Decode => &self.decode,
+            AttentionCurve::PrefillMasked => &self.prefill_masked,
+            AttentionCurve::Prefill => &self.prefill,
         }
     }
 }
 
 /// Ratios to roofline time by rows of an expert.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupedCurve {
+    /// Time of a kernel that does nothing else.
     pub fixed_us: f64,
+    /// Rows of an expert at which `ratio` is given.
     pub rows: Vec<f64>,
+    /// Ratio at each of `rows`.
     pub ratio: Vec<f64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// Fixed time plus the larger of a time by bytes and a time by elements.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StreamCurve {
+    /// Time of a kernel that does nothing else.
     pub fixed_us: f64,
+    /// Per 1,000 bytes read and written.
+    #[schemars(extend("x-unit" = "ns"))]
     pub ns_per_kb: f64,
+    /// Time that 1,000 elements take where elements, not bytes, bound the kernel.
+    #[schemars(extend("x-unit" = "ns"))]
     pub ns_per_kelement: f64,
     /// Per element of a row, where a row is walked by one block.
     #[serde(default)]
+    #[schemars(extend("x-unit" = "ns"))]
     pub ns_per_width: f64,
     /// The same for each row, up to `ns_per_width`: few rows are split among blocks.
     #[serde(default)]
+    #[schemars(extend("x-unit" = "ns"))]
     pub ns_per_width_and_row: f64,
     /// Bytes of narrow rows move more slowly: added to `ns_per_kb` after division by the width.
     #[serde(default)]
+    #[schemars(extend("x-unit" = "ns"))]
     pub narrow_ns_per_kb: f64,
 }
 
 /// What a table's times go by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Size {
+pub enum CurveSize {
     Bytes,
     Elements,
 }
 
-/// Times by size.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Measured times by the size of the call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SizeTable {
-    pub by: Size,
+    /// Whether `x` counts bytes or elements.
+    pub by: CurveSize,
+    /// Sizes of the measured calls, rising.
     pub x: Vec<f64>,
+    /// Measured time at each size in `x`.
+    #[schemars(extend("x-unit" = "µs"))]
     pub us: Vec<f64>,
 }
 
@@ -204,7 +290,6 @@ impl KernelTime {
         self.fixed + self.tensor + self.vector + self.memory
     }
 
-    /// So many times as long.
     #[must_use]
     pub fn scaled_by(self, factor: f64) -> Self {
         Self {
@@ -327,12 +412,20 @@ pub struct KernelClock {
     grouped: Axis,
     unaligned: Axis,
     streams: [Option<StreamCurve>; Access::ALL.len()],
-    tables: [Option<(Size, Axis, Vec<f64>)>; Access::ALL.len()],
+    tables: [Option<(CurveSize, Axis, Vec<f64>)>; Access::ALL.len()],
     alone: Axis,
     /// Tables of a serving engine, and whether they are of this very device.
     serving: Option<(&'static ServingClock, bool)>,
     /// Times of kernels that differ only in how much work they have, by tables of another device.
     growths: RefCell<FxHashMap<FixedSizes, Growth>>,
+}
+
+/// A measured time of a kernel: a cell of a public table, at the kernel's other sizes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MeasuredCell {
+    /// The two sizes that grow with the work: sequences, heads or experts at once, and the rows or keys of each.
+    pub sizes: [f64; 2],
+    pub seconds: f64,
 }
 
 /// Growths that a clock keeps: about four megabytes.
@@ -466,7 +559,12 @@ impl KernelClock {
     }
 
     /// A kernel of a serving engine. In 8 bits it takes no longer than in 16 unless it was measured to, on this very device.
-    fn time_served(&self, kernel: &Kernel, measured: &Measured<'_>, is_own: bool) -> KernelTime {
+    fn time_served(
+        &self,
+        kernel: &Kernel,
+        measured: &KernelRatios<'_>,
+        is_own: bool,
+    ) -> KernelTime {
         let is_own = is_own && measured.is_own;
         let ratio = self.grown_ratio(kernel, measured, is_own);
         let time = self.time_at_ratio(kernel, measured.fixed_us, ratio);
@@ -480,11 +578,7 @@ impl KernelClock {
     }
 
     /// The ratio of a kernel to (roofline time + fixed time) by a table over both sizes that grow with its work.
-    fn grown_ratio(&self, kernel: &Kernel, measured: &Measured<'_>, is_own: bool) -> f64 {
-        let base = |sizes| {
-            let [tensor, memory] = self.limit_seconds(&resize_kernel(kernel, sizes));
-            tensor.max(memory) + measured.fixed_us * 1e-6
-        };
+    fn grown_ratio(&self, kernel: &Kernel, measured: &KernelRatios<'_>, is_own: bool) -> f64 {
         let work = |sizes| {
             let kernel = resize_kernel(kernel, sizes);
             kernel.matrix_flops() + kernel.min_traffic_bytes()
@@ -493,7 +587,8 @@ impl KernelClock {
         let sizes = sizes_of(kernel);
         let sizes = [first.clamp(sizes[0]), second.clamp(sizes[1])];
         let cell = |row: usize, column: usize| {
-            measured.cell_ratio(row, column) * base([first.value_at(row), second.value_at(column)])
+            let sizes = [first.value_at(row), second.value_at(column)];
+            measured.cell_ratio(row, column) * self.base_seconds(kernel, measured, sizes)
         };
         let seconds = if is_own {
             time_between(measured.axes, sizes, work, cell)
@@ -509,7 +604,38 @@ impl KernelClock {
                 growth.cell_seconds(row, column)
             })
         };
-        seconds / base(sizes)
+        seconds / self.base_seconds(kernel, measured, sizes)
+    }
+
+    /// What ratios of a table refer to: the roofline time of the kernel at these sizes and a fixed time.
+    fn base_seconds(&self, kernel: &Kernel, measured: &KernelRatios<'_>, sizes: Sizes) -> f64 {
+        let [tensor, memory] = self.limit_seconds(&resize_kernel(kernel, sizes));
+        tensor.max(memory) + measured.fixed_us * 1e-6
+    }
+
+    /// The grid cells around a kernel; empty if no table of this device covers it.
+    pub(crate) fn cells_around(&self, kernel: &Kernel) -> Vec<MeasuredCell> {
+        let own = self.serving.filter(|(_, is_own)| *is_own);
+        let measured = own.and_then(|(tables, _)| tables.measured_ratios(kernel));
+        let Some(measured) = measured.filter(|measured| measured.is_own) else {
+            return Vec::new();
+        };
+        let sizes = sizes_of(kernel);
+        let [rows, columns] = [0, 1].map(|axis| measured.axes[axis].find_place(sizes[axis]).ends());
+        let cell = |row, column| {
+            let sizes = [
+                measured.axes[0].value_at(row),
+                measured.axes[1].value_at(column),
+            ];
+            MeasuredCell {
+                sizes,
+                seconds: measured.cell_ratio(row, column)
+                    * self.base_seconds(kernel, &measured, sizes),
+            }
+        };
+        rows.flat_map(|row| columns.clone().map(move |column| (row, column)))
+            .map(|(row, column)| cell(row, column))
+            .collect()
     }
 
     /// Times of a kernel at the limits of matrix units and of memory.
@@ -656,50 +782,29 @@ impl KernelClock {
     /// Pads the head width: heads wider than [`WIDE_HEAD`], and widths that are not a multiple of eight, run in kernels of the next measured width and take its time.
     fn pad_heads(&self, kernel: &Kernel) -> Kernel {
         let mut padded = *kernel;
-        if let Kernel::Attention {
-            heads,
-            kv_heads,
-            queries,
-            masked,
-            key_dim,
-            value_dim,
-            ..
-        } = &mut padded
+        if let Some((curve, width, _)) = attention_place(kernel)
+            && (width > WIDE_HEAD || takes_flash_2(width))
+            && let dims = &self.curves.attention.select_table(curve).dims
+            && let Some(wider) = dims.iter().find(|dim| **dim >= width)
+            && let Kernel::Attention {
+                key_dim, value_dim, ..
+            } = &mut padded
         {
-            let table = &self.curves.attention;
-            let table = table.select_table(*queries <= 1.0, *masked, heads > kv_heads);
-            if (*key_dim > WIDE_HEAD || takes_flash_2(*key_dim))
-                && let Some(wider) = table.dims.iter().find(|dim| **dim >= *key_dim)
-            {
-                if value_dim == key_dim {
-                    *value_dim = *wider;
-                }
-                *key_dim = *wider;
+            if value_dim == key_dim {
+                *value_dim = *wider;
             }
+            *key_dim = *wider;
         }
         padded
     }
 
     fn attention_ratio(&self, kernel: &Kernel) -> f64 {
-        let Kernel::Attention {
-            batch,
-            heads,
-            kv_heads,
-            queries,
-            keys,
-            key_dim,
-            masked,
-            ..
-        } = *kernel
-        else {
+        let Some((curve, key_dim, [work, keys])) = attention_place(kernel) else {
             return 1.0;
         };
         let curves = &self.curves.attention;
-        let decode = queries <= 1.0;
-        let table = curves.select_table(decode, masked, heads > kv_heads);
-        let work = self
-            .work
-            .find_place(batch * if decode { kv_heads } else { heads });
+        let table = curves.select_table(curve);
+        let work = self.work.find_place(work);
         let in_keys = self.keys.find_place(keys);
         let (items, columns) = (curves.work.len(), curves.keys.len());
         let at = |dim: usize| {
@@ -723,8 +828,8 @@ impl KernelClock {
     fn time_stream(&self, access: Access, bytes: f64, elements: f64, width: f64) -> KernelTime {
         if let Some((by, axis, logs)) = &self.tables[access as usize] {
             let size = match by {
-                Size::Bytes => bytes,
-                Size::Elements => elements,
+                CurveSize::Bytes => bytes,
+                CurveSize::Elements => elements,
             };
             let place = axis.find_place(size);
             let mut seconds = place.interpolate_by(|at| logs[at]).exp();

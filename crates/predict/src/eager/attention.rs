@@ -97,7 +97,7 @@ impl EagerStep<'_> {
         );
     }
 
-    /// Keys and values written to their places in a static cache, whose positions are counted anew in each layer.
+    /// Keys and values written to their places in a static cache, whose positions each layer computes again.
     fn write_in_place(&mut self, elements: f64) {
         for _ in 0..2 {
             self.emit_stream(Access::Gather, 2.0 * elements * self.size, elements);

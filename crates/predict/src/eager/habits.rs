@@ -19,11 +19,11 @@ pub(super) enum Rotation {
     Complex,
 }
 
-/// What a family does.
+/// How the transformers code of a family launches kernels, as far as it differs between families.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a habit by itself")]
-pub(super) struct Habits {
+pub(super) struct EagerHabits {
     pub(super) rotation: Rotation,
     /// Rotated and passed parts are joined even where nothing passes.
     pub(super) joins_passed: bool,
@@ -41,7 +41,7 @@ pub(super) struct Habits {
     pub(super) setup_kernels: f64,
 }
 
-impl Default for Habits {
+impl Default for EagerHabits {
     fn default() -> Self {
         Self {
             rotation: Rotation::Joined,
@@ -58,15 +58,15 @@ impl Default for Habits {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct HabitsFile {
     #[expect(dead_code, reason = "for readers of the file")]
     source: String,
-    families: BTreeMap<String, Habits>,
+    families: BTreeMap<String, EagerHabits>,
 }
 
-impl Habits {
+impl EagerHabits {
     pub(super) fn of_family(family: &str) -> Self {
-        static FILE: LazyLock<File> = LazyLock::new(|| {
+        static FILE: LazyLock<HabitsFile> = LazyLock::new(|| {
             serde_saphyr::from_str(HABITS).expect("the shipped file is whole, as tests read it")
         });
         FILE.families.get(family).copied().unwrap_or_default()
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn every_entry_is_of_a_family() {
-        let file: File = serde_saphyr::from_str(HABITS).unwrap();
+        let file: HabitsFile = serde_saphyr::from_str(HABITS).unwrap();
         let families: Vec<&str> = llmprof_theory::family_names().collect();
         for family in file.families.keys() {
             assert!(families.contains(&family.as_str()), "{family}");

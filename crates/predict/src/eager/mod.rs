@@ -14,20 +14,20 @@ use llmprof_theory::{
     kernels::{Access, Kernel, Stored},
 };
 
-use crate::{routing::equal_tokens, sequences::Sequences};
-use habits::{Habits, Rotation};
+use crate::{routing::equal_tokens, sequences::StepSequences};
+use habits::{EagerHabits, Rotation};
 
 /// A step of a static batch on its way to kernels.
 struct EagerStep<'s> {
     sink: &'s mut dyn FnMut(&Kernel, f64),
-    habits: Habits,
+    habits: EagerHabits,
     batch: f64,
     /// New tokens of a sequence.
     queries: f64,
     /// Cached tokens of a sequence.
     past: f64,
     rows: f64,
-    /// Bytes of an activation.
+    /// Bytes of one element of an activation.
     size: f64,
     /// Identical layers that the kernels stand for.
     layers: f64,
@@ -43,7 +43,7 @@ struct EagerStep<'s> {
 pub(crate) fn lower_batch(
     model: &Model,
     workload: &Workload,
-    sequences: &Sequences,
+    sequences: &StepSequences,
     static_length: Option<f64>,
     sink: &mut dyn FnMut(&Kernel, f64),
 ) {
@@ -55,7 +55,7 @@ pub(crate) fn lower_batch(
     let size = f64::from(formats.activations.bits()) / 8.0;
     let mut step = EagerStep {
         sink,
-        habits: Habits::of_family(model.family),
+        habits: EagerHabits::of_family(model.family),
         batch: batch.count,
         queries: batch.new,
         past: batch.cached,
@@ -76,12 +76,7 @@ impl EagerStep<'_> {
     }
 
     fn emit_stream(&mut self, access: Access, bytes: f64, elements: f64) {
-        self.emit_kernel(&Kernel::Stream {
-            access,
-            bytes,
-            elements,
-            width: 0.0,
-        });
+        self.by_row(access, bytes, elements, 0.0);
     }
 
     /// A kernel over rows of `width` elements.

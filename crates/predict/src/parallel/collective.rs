@@ -37,12 +37,12 @@ pub enum CollectiveError {
 struct CollectiveTable {
     devices: Vec<String>,
     source: String,
-    curves: Vec<Curve>,
+    curves: Vec<CollectiveCurve>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Curve {
+struct CollectiveCurve {
     operation: Operation,
     ranks: u64,
     /// Buffer and µs, by size.
@@ -54,10 +54,10 @@ const NODE: u64 = 8;
 
 /// Collectives among devices of one kind in one node.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Collectives(Kind);
+pub struct Collectives(CollectiveSource);
 
 #[derive(Clone, Debug, PartialEq)]
-enum Kind {
+enum CollectiveSource {
     Table(CollectiveTable),
     /// Bytes per second, one direction.
     Link {
@@ -74,12 +74,12 @@ impl Collectives {
             table.devices.contains(&device.name).then_some(table)
         });
         if let Some(table) = table {
-            return Ok(Self(Kind::Table(table)));
+            return Ok(Self(CollectiveSource::Table(table)));
         }
         let link = fastest_link(device).ok_or_else(|| CollectiveError::NoLink {
             device: device.name.clone(),
         })?;
-        Ok(Self(Kind::Link {
+        Ok(Self(CollectiveSource::Link {
             name: link.name.clone(),
             bytes_per_s: one_way(link),
         }))
@@ -88,8 +88,8 @@ impl Collectives {
     /// What the times rest on.
     pub fn source(&self) -> String {
         match &self.0 {
-            Kind::Table(table) => table.source.clone(),
-            Kind::Link { name, .. } => format!(
+            CollectiveSource::Table(table) => table.source.clone(),
+            CollectiveSource::Link { name, .. } => format!(
                 "{name}: {:.0} % of its stated bandwidth and {:.0} µs per doubling of the ranks (assumed)",
                 KernelFactors::shipped_factors().link_share() * 100.0,
                 KernelFactors::shipped_factors().link_latency_s() * 1e6
@@ -109,11 +109,13 @@ impl Collectives {
         }
         match &self.0 {
             // Between two ranks, half of an all-to-all's buffer stays where it is.
-            Kind::Table(table) if operation == Operation::Send => {
+            CollectiveSource::Table(table) if operation == Operation::Send => {
                 table.interpolate_seconds(Operation::AllToAll, 2, 2.0 * bytes as f64)
             }
-            Kind::Table(table) => table.interpolate_seconds(operation, ranks, bytes as f64),
-            Kind::Link { bytes_per_s, .. } => {
+            CollectiveSource::Table(table) => {
+                table.interpolate_seconds(operation, ranks, bytes as f64)
+            }
+            CollectiveSource::Link { bytes_per_s, .. } => {
                 if ranks > NODE {
                     return Err(CollectiveError::Ranks { most: NODE });
                 }
@@ -182,7 +184,7 @@ impl CollectiveTable {
     }
 }
 
-impl Curve {
+impl CollectiveCurve {
     /// Linear between logarithms; below the smallest buffer its time, above the largest its bandwidth.
     fn interpolate_us(&self, bytes: f64) -> f64 {
         let points = &self.bytes_us;

@@ -37,7 +37,7 @@ pub struct ParallelModel {
 pub struct SpreadPrediction {
     /// Of the whole: times with communication, memory of one rank.
     pub prediction: Prediction,
-    /// Communication within TTFT.
+    /// Communication time within TTFT, summed over the passes of prefill.
     pub prefill_communication_ns: Nanos,
     /// Communication within the first decode step.
     pub decode_step_communication_ns: Nanos,
@@ -47,8 +47,8 @@ pub struct SpreadPrediction {
 impl ParallelModel {
     /// Refuses what cannot be divided, and devices without known links.
     pub fn new(model: &Model, device: &Device, parallel: Parallel) -> Result<Self, WorkloadError> {
-        if let Some((key, found, expected)) = parallel.find_mistake() {
-            return Err(WorkloadError::parallel(key, found, expected));
+        if let Some((key, value, expected)) = parallel.find_mistake() {
+            return Err(WorkloadError::parallel(key, value, expected));
         }
         let needs_links =
             parallel.tensor > 1 || parallel.pipeline > 1 || parallel.shares_experts_across_data();
@@ -274,8 +274,8 @@ impl ParallelModel {
         &self,
         workload: &Workload,
         passes: impl IntoIterator<Item = Pass>,
-    ) -> Result<Communication, WorkloadError> {
-        let mut sum = Communication::default();
+    ) -> Result<CommunicationTime, WorkloadError> {
+        let mut sum = CommunicationTime::default();
         for pass in passes {
             let exchanges = list_exchanges(&self.rank, &self.parallel, workload, &pass);
             let one = self.price_exchanges(exchanges, pass.steps)?;
@@ -289,8 +289,8 @@ impl ParallelModel {
         &self,
         exchanges: Vec<Exchange>,
         steps: u64,
-    ) -> Result<Communication, WorkloadError> {
-        let mut sum = Communication::default();
+    ) -> Result<CommunicationTime, WorkloadError> {
+        let mut sum = CommunicationTime::default();
         let Some(collectives) = &self.collectives else {
             return Ok(sum);
         };
@@ -325,12 +325,12 @@ fn first_moe(decoder: &Decoder) -> Option<(u64, u64)> {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Communication {
+struct CommunicationTime {
     seconds: f64,
     launches: u64,
 }
 
-impl Communication {
+impl CommunicationTime {
     fn total_time(&self) -> Nanos {
         Nanos::from_seconds(self.seconds)
     }

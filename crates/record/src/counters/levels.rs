@@ -25,11 +25,11 @@ pub enum Pipe {
 /// The rate of one pipe, with the format it multiplies.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct PipeRate {
-    /// Pipe of the SM.
+    /// The pipe of the SM that does the operations.
     pub pipe: Pipe,
     /// Format of the factors as the counter names it: `bf16`, `fp32`.
     pub format: String,
-    /// Operations per second.
+    /// Measured rate, in floating-point operations per second.
     pub flops_per_s: FlopsPerSecond,
     /// What the chip could do at the clock of the measurement, where the counters say so.
     pub peak_flops_per_s: Option<FlopsPerSecond>,
@@ -47,12 +47,11 @@ pub enum Level {
     L1,
 }
 
-/// Traffic of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct LevelTraffic {
-    /// Memory level.
+    /// The memory level that the traffic crosses.
     pub level: Level,
-    /// Bytes per second.
+    /// Measured traffic, in bytes per second.
     pub bytes_per_s: BytesPerSecond,
     /// At the clock of the measurement, where the counters say so.
     pub peak_bytes_per_s: Option<BytesPerSecond>,
@@ -104,9 +103,9 @@ const INSTRUCTIONS: [(Pipe, &str, Instructions); 3] = [
 impl Counters {
     /// Traffic of each level that has counters. DRAM is known from bytes and time too.
     pub fn levels(&self, launch: &ProfiledLaunch) -> Vec<LevelTraffic> {
-        let mut found: Vec<LevelTraffic> = Vec::new();
+        let mut levels: Vec<LevelTraffic> = Vec::new();
         for (level, bytes, cycles) in LEVELS {
-            if found.iter().any(|one| one.level == level) {
+            if levels.iter().any(|one| one.level == level) {
                 continue;
             }
             let number = |name: String| self.number(launch, &name);
@@ -127,13 +126,13 @@ impl Counters {
                 .zip(number(format!("{cycles}.avg.per_second")))
                 .map(|(per_cycle, frequency)| BytesPerSecond(per_cycle * frequency))
                 .or_else(|| (level == Level::Dram).then(|| self.stated_bandwidth(launch))?);
-            found.extend(rate.map(|rate| LevelTraffic {
+            levels.extend(rate.map(|rate| LevelTraffic {
                 level,
                 bytes_per_s: BytesPerSecond(rate),
                 peak_bytes_per_s: peak,
             }));
         }
-        found
+        levels
     }
 
     /// The bandwidth that the rows of a roofline chart state.
@@ -211,7 +210,7 @@ impl Counters {
     /// has each counter a second time as `realtime`: of the counters of one kind of product, the one that counts dense operations
     /// alone is taken.
     pub(super) fn tensor_counts(&self, launch: &ProfiledLaunch, suffix: &str) -> Vec<(&str, f64)> {
-        let mut found: BTreeMap<Product<'_>, (Rank, f64)> = BTreeMap::new();
+        let mut products: BTreeMap<Product<'_>, (Rank, f64)> = BTreeMap::new();
         for reading in &launch.readings {
             let (Some(metric), Value::Number(value)) =
                 (self.describe(reading.metric), &reading.value)
@@ -225,8 +224,8 @@ impl Counters {
             else {
                 continue;
             };
-            let (counter, is_again) = without(counter, "_realtime");
-            let (counter, is_dense) = without(counter, "_sparsity_off");
+            let (counter, is_again) = strip_ending(counter, "_realtime");
+            let (counter, is_dense) = strip_ending(counter, "_sparsity_off");
             let Some((instruction, formats)) = counter.split_once("src_") else {
                 continue;
             };
@@ -236,18 +235,18 @@ impl Counters {
             let factors = formats.split("_dst_").next().unwrap_or(formats);
             let rank = (!is_again, is_dense);
             let key = (factors, instruction, formats);
-            let best = found.entry(key).or_insert((rank, *value));
+            let best = products.entry(key).or_insert((rank, *value));
             if rank > best.0 {
                 *best = (rank, *value);
             }
         }
         let mut counts: Vec<(&str, f64)> = Vec::new();
-        let of_all: Vec<&str> = found
+        let of_all: Vec<&str> = products
             .keys()
             .filter(|(_, instruction, _)| instruction.is_empty())
             .map(|&(factors, _, _)| factors)
             .collect();
-        for ((factors, instruction, _), (_, count)) in found {
+        for ((factors, instruction, _), (_, count)) in products {
             if !instruction.is_empty() && of_all.contains(&factors) {
                 continue;
             }
@@ -322,7 +321,7 @@ type Product<'a> = (&'a str, &'a str, &'a str);
 type Rank = (bool, bool);
 
 /// What stands before an ending, and whether it was there.
-fn without<'a>(name: &'a str, ending: &str) -> (&'a str, bool) {
+fn strip_ending<'a>(name: &'a str, ending: &str) -> (&'a str, bool) {
     match name.strip_suffix(ending) {
         Some(name) => (name, true),
         None => (name, false),

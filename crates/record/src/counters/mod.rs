@@ -76,23 +76,23 @@ pub struct ProfiledLaunch {
     pub report: String,
     /// The tool's number of the launch within its report.
     pub id: u64,
-    /// Process id.
+    /// Id of the process that launched the kernel.
     pub process: u64,
     /// The kernel's name as the tool spells it.
     pub kernel: String,
     /// The name under which all tools meet ([`crate::kernel_name::canonical`]).
     pub canonical: String,
-    /// CUDA context.
+    /// The CUDA context that it was launched in.
     pub context: u64,
-    /// CUDA stream.
+    /// The CUDA stream that it was launched on.
     pub stream: u64,
-    /// Index of the device.
+    /// The index of the device that it ran on.
     pub device: u32,
-    /// Compute capability, `9.0`.
+    /// The compute capability of the device: `9.0`.
     pub compute_capability: String,
     /// Blocks in the grid; absent where the cell did not parse.
     pub grid: Option<[u32; 3]>,
-    /// Threads in a block.
+    /// Threads in a block; absent where the cell did not parse.
     pub block: Option<[u32; 3]>,
     /// NVTX ranges around the launch, outermost first.
     pub ranges: Vec<LaunchRange>,
@@ -121,14 +121,14 @@ pub struct StandsFor {
 pub struct LaunchRange {
     /// Its domain; empty for the default domain.
     pub domain: String,
-    /// Name of the range.
+    /// The text of the NVTX range.
     pub name: String,
 }
 
 /// One value of one metric.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Reading {
-    /// Name of the metric.
+    /// The metric, by its number in [`Counters::metrics`].
     pub metric: MetricId,
     /// Its value in the metric's unit.
     pub value: Value,
@@ -136,7 +136,7 @@ pub struct Reading {
     pub printed_unit: String,
 }
 
-/// What a cell held.
+/// What a cell of a report held.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Value {
@@ -151,13 +151,13 @@ pub enum Value {
 /// A remark or advice of the tool about one launch.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Rule {
-    /// The section's identifier: `SpeedOfLight`.
+    /// Identifier of the section that the rule belongs to: `SpeedOfLight`.
     pub section: String,
-    /// The rule's name: `SOLBottleneck`.
+    /// Name of the rule as the tool writes it: `SOLBottleneck`.
     pub name: String,
     /// What kind of remark it is.
     pub kind: RuleKind,
-    /// What the tool says.
+    /// The text that the tool prints.
     pub description: String,
     /// How much faster it expects the change to be.
     pub speedup: Option<EstimatedSpeedup>,
@@ -169,7 +169,7 @@ pub struct Rule {
 pub enum RuleKind {
     /// `OPT`: something that could be made faster.
     Optimization,
-    /// `INF`: a fact.
+    /// `INF`: a fact without advice.
     Information,
     /// `WRN`: a reason for distrust.
     Warning,

@@ -7,7 +7,6 @@ use super::{Counters, ProfiledLaunch};
 /// The achieved point of a launch under one roof.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RooflinePoint {
-    /// Operations a second.
     pub rate: FlopsPerSecond,
     pub traffic: BytesPerSecond,
 }

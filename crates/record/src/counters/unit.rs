@@ -12,15 +12,15 @@ pub struct Scaled {
 }
 
 /// The base unit of a printed one. A word that is not known is its own base.
-pub fn base(printed: &str) -> Scaled {
+pub fn base_unit(printed: &str) -> Scaled {
     let (above, below) = match printed.split_once('/') {
         Some((above, below)) => (above, Some(below)),
         None => (printed, None),
     };
-    let (mut exponent, above) = part(above, "ns", -9);
+    let (mut exponent, above) = unit_part(above, "ns", -9);
     let mut base = above;
     if let Some(below) = below {
-        let (scale, below) = part(below, "s", 0);
+        let (scale, below) = unit_part(below, "s", 0);
         exponent -= scale;
         base = format!("{base}/{below}");
     }
@@ -104,7 +104,7 @@ impl Notation {
 }
 
 /// Parses a printed number and moves it to the base unit in one rounding, so that 6.75 us is exactly 6750 ns.
-pub fn scale(number: &str, exponent: i32) -> Option<f64> {
+pub fn scale_number(number: &str, exponent: i32) -> Option<f64> {
     scale_from(number, exponent, Notation::Point)
 }
 
@@ -133,7 +133,7 @@ pub fn scale_from(number: &str, exponent: i32, notation: Notation) -> Option<f64
 
 /// One side of the bar: the power of ten to its base, and the base. `time` is the base of times and `time_exponent`
 /// that base in powers of seconds.
-fn part(word: &str, time: &str, time_exponent: i32) -> (i32, String) {
+fn unit_part(word: &str, time: &str, time_exponent: i32) -> (i32, String) {
     let seconds = match word {
         "s" | "second" | "sec" => Some(0),
         "ms" | "msecond" => Some(-3),
@@ -182,36 +182,36 @@ fn part(word: &str, time: &str, time_exponent: i32) -> (i32, String) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Notation, Shown, base, scale, scale_from};
+    use super::{Notation, Shown, base_unit, scale_from, scale_number};
 
-    fn normalized(number: &str, unit: &str) -> (f64, String) {
-        let scaled = base(unit);
+    fn normalize(number: &str, unit: &str) -> (f64, String) {
+        let scaled = base_unit(unit);
         (
-            scale(number, scaled.exponent).expect("a number"),
+            scale_number(number, scaled.exponent).expect("a number"),
             scaled.base,
         )
     }
 
     #[test]
     fn values_move_to_base_units_without_drift() {
-        assert_eq!(normalized("6.75", "us"), (6750.0, "ns".into()));
+        assert_eq!(normalize("6.75", "us"), (6750.0, "ns".into()));
         assert_eq!(
-            normalized("30,990.14", "Mbyte"),
+            normalize("30,990.14", "Mbyte"),
             (30_990_140_000.0, "byte".into())
         );
         assert_eq!(
-            normalized("345.14", "Gbyte/s"),
+            normalize("345.14", "Gbyte/s"),
             (345_140_000_000.0, "byte/s".into())
         );
-        assert_eq!(normalized("13.72", "Ghz"), (13_720_000_000.0, "Hz".into()));
-        assert_eq!(normalized("2", "sector/ns"), (2e9, "sector/s".into()));
-        assert_eq!(normalized("0.5", "%/Kbyte"), (0.0005, "%/byte".into()));
+        assert_eq!(normalize("13.72", "Ghz"), (13_720_000_000.0, "Hz".into()));
+        assert_eq!(normalize("2", "sector/ns"), (2e9, "sector/s".into()));
+        assert_eq!(normalize("0.5", "%/Kbyte"), (0.0005, "%/byte".into()));
         assert_eq!(
-            normalized("1.02", "Kbyte/block"),
+            normalize("1.02", "Kbyte/block"),
             (1020.0, "byte/block".into())
         );
-        assert_eq!(normalized("41.49", "%"), (41.49, "%".into()));
-        assert_eq!(normalized("1.5e3", "ms"), (1.5e9, "ns".into()));
+        assert_eq!(normalize("41.49", "%"), (41.49, "%".into()));
+        assert_eq!(normalize("1.5e3", "ms"), (1.5e9, "ns".into()));
     }
 
     #[test]
@@ -244,10 +244,10 @@ mod tests {
 
     #[test]
     fn words_that_only_begin_like_a_prefix_stay() {
-        assert_eq!(base("Mystery").base, "Mystery");
-        assert_eq!(base("SM").base, "SM");
-        assert_eq!(base("").base, "");
-        assert_eq!(base("Gé").base, "Gé");
+        assert_eq!(base_unit("Mystery").base, "Mystery");
+        assert_eq!(base_unit("SM").base, "SM");
+        assert_eq!(base_unit("").base, "");
+        assert_eq!(base_unit("Gé").base, "Gé");
     }
 
     #[test]
@@ -263,7 +263,7 @@ mod tests {
             "1e999999999999",
             "1e400",
         ] {
-            assert_eq!(scale(text, 0), None, "{text}");
+            assert_eq!(scale_number(text, 0), None, "{text}");
         }
     }
 }

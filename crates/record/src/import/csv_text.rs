@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 /// A table inside a tool's output.
 pub(super) struct CsvText<'a> {
-    /// Lines before the header.
     pub(super) preamble: Vec<Cow<'a, str>>,
     pub(super) header: Vec<String>,
     rows: csv::Reader<&'a [u8]>,
@@ -27,13 +26,13 @@ pub(super) struct Row {
 impl<'a> CsvText<'a> {
     /// Finds the first line among the first 10,000 whose cells `is_header` accepts.
     pub(super) fn find(bytes: &'a [u8], is_header: impl Fn(&[String]) -> bool) -> Option<Self> {
-        const LONGEST_PREAMBLE: usize = 10_000;
+        const PREAMBLE_LINES_MAX: usize = 10_000;
         // The widest page known has 2,240 columns in 150 kB; a line far beyond that is no header.
-        const LONGEST_HEADER: usize = 16 << 20;
+        const HEADER_MAX_BYTES: usize = 16 << 20;
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let mut preamble = Vec::new();
         let mut rest = bytes;
-        for line_number in 1..=LONGEST_PREAMBLE as u64 {
+        for line_number in 1..=PREAMBLE_LINES_MAX as u64 {
             if rest.is_empty() {
                 return None;
             }
@@ -42,7 +41,7 @@ impl<'a> CsvText<'a> {
                 .position(|byte| *byte == b'\n')
                 .map_or(rest.len(), |at| at + 1);
             let (line, after) = rest.split_at(end);
-            let header = if line.len() <= LONGEST_HEADER {
+            let header = if line.len() <= HEADER_MAX_BYTES {
                 cells(line)
             } else {
                 Vec::new()
@@ -61,7 +60,7 @@ impl<'a> CsvText<'a> {
                     last_byte: after.last().copied(),
                 });
             }
-            let shown = &line[..line.len().min(LONGEST_HEADER)];
+            let shown = &line[..line.len().min(HEADER_MAX_BYTES)];
             preamble.push(String::from_utf8_lossy(shown.trim_ascii_end()));
             rest = after;
         }

@@ -24,12 +24,12 @@ fn sniff(head: &[u8]) -> bool {
 
 fn read(source: &Source) -> Result<Profile, ImportError> {
     let text = String::from_utf8_lossy(source.bytes());
-    let mut found = Gemms::default();
-    let mut call: Option<Call<'_>> = None;
+    let mut gemms = Gemms::default();
+    let mut call: Option<CublasCall<'_>> = None;
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("I! cuBLAS (v") {
-            found.end(call.take());
-            call = Call::of(rest);
+            gemms.end(call.take());
+            call = CublasCall::parse_header(rest);
         } else if let Some(argument) = line.strip_prefix("i!  ") {
             if let Some(call) = &mut call {
                 call.take(argument);
@@ -39,20 +39,20 @@ fn read(source: &Source) -> Result<Profile, ImportError> {
             if let Some((function, arguments)) = rest.split_once("] ")
                 && function.ends_with("Matmul")
             {
-                found.add(matmul(function, arguments));
+                gemms.add(parse_matmul(function, arguments));
             }
         }
     }
-    found.end(call);
+    gemms.end(call);
     let mut issues = source.issues().to_vec();
-    if found.unread > 0 {
-        issues.push(Issue::warning(IssueCode::CublasLogUnread).counting(found.unread));
+    if gemms.unread > 0 {
+        issues.push(Issue::warning(IssueCode::CublasLogUnread).counting(gemms.unread));
     }
-    if found.rows.is_empty() {
+    if gemms.rows.is_empty() {
         return Err(source.unusable("a log of cuBLAS", "it has no GEMM with a shape"));
     }
     issues.push(Issue::info(IssueCode::CublasLogNoTimes));
-    let (rows, order) = found.sorted();
+    let (rows, order) = gemms.sorted();
     Ok(Profile::Summary(Box::new(SummaryTable {
         summary: Summary::Gemms(rows),
         order,
@@ -96,7 +96,7 @@ impl Gemms {
         (rows.into_iter().map(|(_, row)| row).collect(), order)
     }
 
-    fn end(&mut self, call: Option<Call<'_>>) {
+    fn end(&mut self, call: Option<CublasCall<'_>>) {
         if let Some(call) = call {
             self.add(call.gemm());
         }
@@ -104,14 +104,14 @@ impl Gemms {
 }
 
 /// A call of cuBLAS and its arguments so far.
-struct Call<'a> {
+struct CublasCall<'a> {
     function: &'a str,
     arguments: BTreeMap<&'a str, &'a str>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> CublasCall<'a> {
     /// `13.1.0) function cublasStatus_t cublasGemmEx(…) called:`; `None` of a function that is no GEMM.
-    fn of(rest: &'a str) -> Option<Self> {
+    fn parse_header(rest: &'a str) -> Option<Self> {
         let (_, signature) = rest.split_once(" function ")?;
         let (before, _) = signature.split_once('(')?;
         let function = before.rsplit(' ').next()?;
@@ -126,7 +126,7 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// `m: type=int; val=896`
+    /// Reads one field of a call: `m: type=int; val=896`.
     fn take(&mut self, line: &'a str) {
         if let Some((name, rest)) = line.split_once(": type=")
             && let Some((_, value)) = rest.split_once("; val=")
@@ -149,8 +149,8 @@ impl<'a> Call<'a> {
             b'Z' => "C_64F",
             _ => "",
         };
-        let dtype = constant("Atype").map_or(by_letter.to_owned(), |found| {
-            found.trim_start_matches("CUDA_").to_owned()
+        let dtype = constant("Atype").map_or(by_letter.to_owned(), |name| {
+            name.trim_start_matches("CUDA_").to_owned()
         });
         let is_transposed = |name: &str| constant(name).is_some_and(|op| op != "CUBLAS_OP_N");
         Some(GemmRow {
@@ -167,7 +167,7 @@ impl<'a> Call<'a> {
 }
 
 /// `Adesc=[type=R_16BF rows=896 cols=64 ld=896] … computeDesc=[… transa=OP_T …]`
-fn matmul(function: &str, arguments: &str) -> Option<GemmRow> {
+fn parse_matmul(function: &str, arguments: &str) -> Option<GemmRow> {
     let group = |name: &str| {
         let (_, rest) = arguments.split_once(&format!("{name}=["))?;
         Some(rest.split_once(']')?.0)

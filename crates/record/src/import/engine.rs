@@ -1,6 +1,6 @@
 //! Files of operator calls that llmprof's own engine writes, one per batch.
 //!
-//! Little-endian: the line `LPOPS2`, the length of a JSON [`Header`] and the header, the number of calls, and a record of
+//! Little-endian: the line `LPOPS2`, the length of a JSON [`EngineHeader`] and the header, the number of calls, and a record of
 //! 40 bytes for each: operator, experts touched, groups, m, n, k (`u32` each), start and end (`u64` each, ns of the
 //! monotonic clock).
 
@@ -32,7 +32,7 @@ pub(crate) const IMPORTER: Importer = Importer {
 
 /// What a file says before its calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
+pub struct EngineHeader {
     /// Calls name their operator by its index here.
     pub operators: Vec<OperatorInfo>,
     /// Phases, and what the engine did between operators (`sampling`).
@@ -63,7 +63,7 @@ pub type RawCall = ([u32; 6], [u64; 2]);
 /// Writes a header and the calls of one batch.
 pub fn write(
     output: &mut impl Write,
-    header: &Header,
+    header: &EngineHeader,
     calls: impl ExactSizeIterator<Item = RawCall>,
 ) -> io::Result<()> {
     let header = serde_json::to_vec(header)?;
@@ -110,13 +110,14 @@ fn read_batch(source: &Source, builder: &mut TraceBuilder) -> Result<(), ImportE
         .bytes()
         .strip_prefix(MAGIC)
         .ok_or_else(|| unusable("its first line is another".to_owned()))?;
-    let length = word(&mut rest).and_then(|length| usize::try_from(length).ok());
+    let length = read_word(&mut rest).and_then(|length| usize::try_from(length).ok());
     let header = length
         .and_then(|length| rest.split_off(..length))
         .ok_or_else(|| unusable("it ends inside its header".to_owned()))?;
-    let header: Header = serde_json::from_slice(header)
+    let header: EngineHeader = serde_json::from_slice(header)
         .map_err(|error| unusable(format!("its header is not readable: {error}")))?;
-    let stated = word(&mut rest).ok_or_else(|| unusable("it ends after its header".to_owned()))?;
+    let stated =
+        read_word(&mut rest).ok_or_else(|| unusable("it ends after its header".to_owned()))?;
     if header.dropped > 0 {
         let issue = Issue::warning(IssueCode::EngineDropped);
         builder.issues.push(issue.counting(header.dropped));
@@ -127,7 +128,7 @@ fn read_batch(source: &Source, builder: &mut TraceBuilder) -> Result<(), ImportE
     for range in &header.ranges {
         let name = builder.intern(&range.name);
         builder.ranges.push(Range {
-            start: nanos(range.start_ns),
+            start: to_nanos(range.start_ns),
             duration: length_of(range.start_ns, range.end_ns),
             name,
             thread,
@@ -154,7 +155,7 @@ fn read_batch(source: &Source, builder: &mut TraceBuilder) -> Result<(), ImportE
         .take(usize::try_from(stated).unwrap_or(usize::MAX))
     {
         read += 1;
-        let (words, times) = fields(record);
+        let (words, times) = parse_fields(record);
         let [operator, experts, groups, m, n, k] = words;
         let Some(&(name, kind, dtype)) = operators.get(operator as usize) else {
             unknown += 1;
@@ -169,7 +170,7 @@ fn read_batch(source: &Source, builder: &mut TraceBuilder) -> Result<(), ImportE
         });
         let external = builder.operator_calls.len() as u64 + 1;
         builder.hosts.push(Host {
-            start: nanos(times[0]),
+            start: to_nanos(times[0]),
             duration: length_of(times[0], times[1]),
             name,
             thread,
@@ -200,13 +201,13 @@ fn read_batch(source: &Source, builder: &mut TraceBuilder) -> Result<(), ImportE
 }
 
 /// The next eight bytes as a number.
-fn word(rest: &mut &[u8]) -> Option<u64> {
+fn read_word(rest: &mut &[u8]) -> Option<u64> {
     let (first, tail) = rest.split_first_chunk::<8>()?;
     *rest = tail;
     Some(u64::from_le_bytes(*first))
 }
 
-fn fields(record: &[u8; RECORD_BYTES]) -> RawCall {
+fn parse_fields(record: &[u8; RECORD_BYTES]) -> RawCall {
     let mut words = [0; 6];
     for (word, bytes) in words.iter_mut().zip(record.as_chunks::<4>().0) {
         *word = u32::from_le_bytes(*bytes);
@@ -218,12 +219,12 @@ fn fields(record: &[u8; RECORD_BYTES]) -> RawCall {
     (words, times)
 }
 
-fn nanos(time: u64) -> i64 {
+fn to_nanos(time: u64) -> i64 {
     i64::try_from(time).unwrap_or(i64::MAX)
 }
 
 fn length_of(start: u64, end: u64) -> i64 {
-    nanos(end.saturating_sub(start))
+    to_nanos(end.saturating_sub(start))
 }
 
 #[cfg(test)]
@@ -231,7 +232,7 @@ mod tests {
     use super::*;
 
     fn file() -> Vec<u8> {
-        let header = Header {
+        let header = EngineHeader {
             operators: vec![OperatorInfo {
                 path: "model.embed_tokens".to_owned(),
                 kind: "embedding".to_owned(),

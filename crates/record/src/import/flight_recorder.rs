@@ -13,7 +13,9 @@ use crate::communication::{
 pub(crate) const IMPORTER: Importer = Importer {
     name: "flight_recorder",
     sniff,
-    read: |source| read(source).map(|found| Profile::Communication(Box::new(found))),
+    read: |source| {
+        read(source).map(|communication| Profile::Communication(Box::new(communication)))
+    },
 };
 
 const FORMAT: &str = "a dump of torch's flight recorder";
@@ -33,7 +35,7 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
     let pickle = pickle::load(source.bytes(), &pickle::Limits::default())
         .map_err(|error| source.unusable(FORMAT, error.to_string()))?;
     let (heap, root) = (&pickle.heap, pickle.root);
-    let mut found = Communication::default();
+    let mut communication = Communication::default();
     let text = |dict: Value, name: &str| {
         heap.get(dict, name)
             .and_then(|value| heap.text(value))
@@ -46,7 +48,9 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
     ] {
         let version = text(root, key);
         if !version.is_empty() {
-            found.versions.insert(name.to_owned(), version.to_owned());
+            communication
+                .versions
+                .insert(name.to_owned(), version.to_owned());
         }
     }
     let groups = group_sizes(heap, root);
@@ -54,8 +58,8 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
         .get(root, "pg_status")
         .and_then(|status| heap.pairs(status));
     for &(key, value) in status.unwrap_or_default() {
-        let last = |name: &str| integer(heap, value, name).unwrap_or(-1);
-        found.progress.push(GroupProgress {
+        let last = |name: &str| integer_entry(heap, value, name).unwrap_or(-1);
+        communication.progress.push(GroupProgress {
             rank: None,
             group: heap.text(key).unwrap_or_default().to_owned(),
             enqueued: last("last_enqueued_collective"),
@@ -80,19 +84,19 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
         let key = CallKey {
             collective: collective.clone(),
             ranks: groups.get(&group).copied().unwrap_or(0),
-            bytes: bytes(heap, entry),
+            bytes: input_bytes(heap, entry),
             algorithm: None,
             protocol: None,
         };
-        calls.add(key, milliseconds(heap, entry), None);
+        calls.add(key, milliseconds_entry(heap, entry), None);
         let state = text(entry, "state");
         let is_over = matches!(heap.get(entry, "retired"), Some(Value::Bool(true)));
         if !is_over && state != "completed" {
-            found.pending.push(PendingCollective {
+            communication.pending.push(PendingCollective {
                 rank: None,
                 group,
-                sequence: integer(heap, entry, "collective_seq_id")
-                    .or_else(|| integer(heap, entry, "seq_id"))
+                sequence: integer_entry(heap, entry, "collective_seq_id")
+                    .or_else(|| integer_entry(heap, entry, "seq_id"))
                     .unwrap_or(-1),
                 collective,
                 state: state.to_owned(),
@@ -106,22 +110,22 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
             "it names the same values so often that reading it takes too long",
         ));
     }
-    found.collectives = calls.rows();
-    found.issues.extend(source.issues().iter().cloned());
-    if found.versions.is_empty() && found.is_empty() {
+    communication.collectives = calls.rows();
+    communication.issues.extend(source.issues().iter().cloned());
+    if communication.versions.is_empty() && communication.is_empty() {
         return Err(source.unusable(FORMAT, "it has no version and no entry"));
     }
-    Ok(found)
+    Ok(communication)
 }
 
-fn integer(heap: &Heap<'_>, dict: Value, name: &str) -> Option<i64> {
+fn integer_entry(heap: &Heap<'_>, dict: Value, name: &str) -> Option<i64> {
     match heap.get(dict, name)? {
         Value::Int(number) => Some(number),
         _ => None,
     }
 }
 
-fn milliseconds(heap: &Heap<'_>, entry: Value) -> Option<f64> {
+fn milliseconds_entry(heap: &Heap<'_>, entry: Value) -> Option<f64> {
     match heap.get(entry, "duration_ms")? {
         Value::Float(time) => Some(time * 1e6),
         Value::Int(time) => Some(time as f64 * 1e6),
@@ -135,7 +139,7 @@ fn group_of(heap: &Heap<'_>, entry: Value) -> String {
         .get(entry, "process_group")
         .and_then(|pair| heap.items(pair));
     let name = pair.and_then(|pair| heap.text(*pair.first()?));
-    let number = || integer(heap, entry, "pg_id").map(|number| number.to_string());
+    let number = || integer_entry(heap, entry, "pg_id").map(|number| number.to_string());
     name.map(str::to_owned).or_else(number).unwrap_or_default()
 }
 
@@ -158,7 +162,7 @@ fn group_sizes(heap: &Heap<'_>, root: Value) -> HashMap<String, u64> {
 }
 
 /// Bytes of all inputs of an entry.
-fn bytes(heap: &Heap<'_>, entry: Value) -> Option<u64> {
+fn input_bytes(heap: &Heap<'_>, entry: Value) -> Option<u64> {
     let sizes = heap.items(heap.get(entry, "input_sizes")?)?;
     let dtypes = heap
         .get(entry, "input_dtypes")
@@ -196,7 +200,7 @@ fn source_line(heap: &Heap<'_>, entry: Value) -> Option<String> {
         let file = file.rsplit('/').next().unwrap_or(file);
         Some(format!(
             "{file}:{} {name}",
-            integer(heap, frame, "line").unwrap_or(0)
+            integer_entry(heap, frame, "line").unwrap_or(0)
         ))
     })
 }

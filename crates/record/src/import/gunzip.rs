@@ -75,8 +75,8 @@ impl<'a> Gunzip<'a> {
         }
         if flags & HAS_CHECKSUM != 0 {
             let header = &whole[..whole.len() - self.packed.len()];
-            let found = crc32fast::hash(header).to_le_bytes();
-            if self.take(2)? != &found[..2] {
+            let checksum = crc32fast::hash(header).to_le_bytes();
+            if self.take(2)? != &checksum[..2] {
                 return Err(broken("a gzip header does not match its checksum"));
             }
         }
@@ -172,8 +172,8 @@ mod tests {
         let packed = [member(&first), member(b""), member(&second)].concat();
         let expected = [first, second].concat();
         for part in [1, 100, 4096, 1 << 20] {
-            let (found, error) = unpacked(&mut Gunzip::new(&packed), part);
-            assert_eq!((found == expected, error), (true, None), "{part}");
+            let (output, error) = unpacked(&mut Gunzip::new(&packed), part);
+            assert_eq!((output == expected, error), (true, None), "{part}");
         }
     }
 
@@ -181,12 +181,12 @@ mod tests {
     fn damage_is_an_error_after_what_could_be_read() {
         let packed = [member(&content()), member(b"the end")].concat();
         for end in (1..packed.len()).step_by(97) {
-            let (found, error) = unpacked(&mut Gunzip::new(&packed[..end]), 4096);
+            let (output, error) = unpacked(&mut Gunzip::new(&packed[..end]), 4096);
             let (expected, _) = unpacked(&mut MultiGzDecoder::new(&packed[..end]), 4096);
             let whole = end == member(&content()).len();
             assert_eq!(error.is_none(), whole, "{end}");
             assert!(
-                found.len() >= expected.len() && found.starts_with(&expected),
+                output.len() >= expected.len() && output.starts_with(&expected),
                 "{end}"
             );
         }
@@ -215,7 +215,7 @@ mod tests {
             (b"content".to_vec(), None)
         );
         packed[end] ^= 1;
-        let (found, error) = unpacked(&mut Gunzip::new(&packed), 64);
-        assert_eq!((found.len(), error), (0, Some(io::ErrorKind::InvalidData)));
+        let (output, error) = unpacked(&mut Gunzip::new(&packed), 64);
+        assert_eq!((output.len(), error), (0, Some(io::ErrorKind::InvalidData)));
     }
 }

@@ -7,9 +7,9 @@
 
 mod csv_text;
 pub mod cublas_log;
+mod discovery;
 pub mod engine;
 pub mod flight_recorder;
-mod found;
 pub mod gpu_telemetry;
 mod gunzip;
 pub mod kineto;
@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-pub use found::{FoundProfile, profiles_beside, profiles_in};
+pub use discovery::{FoundFiles, FoundProfile, profiles_beside, profiles_in};
 pub use source::{Limits, Source};
 
 use crate::communication::Communication;
@@ -59,7 +59,6 @@ pub enum Profile {
     Memory(Box<MemoryHistory>),
     /// What a communication library says of itself.
     Communication(Box<Communication>),
-    /// Samples of GPUs.
     Telemetry(Box<Samples>),
 }
 
@@ -104,18 +103,19 @@ const SUPPORTED: &str = "Kineto or Chrome JSON, Ascend trace_view.json, XPlane (
 pub enum ImportError {
     /// The file system said no.
     #[error("cannot read {path}: {source}")]
-    Io {
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// There is no content.
+    Io { path: PathBuf, source: io::Error },
+    /// The path is a directory, or the file is empty.
     #[error("{path} is {what}, not a profile")]
     NotAFile {
         path: PathBuf,
         /// What it is instead: `a directory`, `empty`.
         what: &'static str,
     },
+    /// Its files are no wire files of one run and no pages of one report.
+    #[error(
+        "{path} is a directory, and its files are not one profile: name a file or a run in it (`llmprof kernels analyze DIR` reads reports of Nsight Compute)"
+    )]
+    Directory { path: PathBuf },
     /// It unpacks to more than the limits allow.
     #[error(
         "{path} unpacks to more than {limit_bytes} bytes, which is past the limit for its size; unpack it by hand if it can be trusted"
@@ -125,11 +125,10 @@ pub enum ImportError {
         /// The limit that was passed.
         limit_bytes: u64,
     },
-    /// No importer knows it.
     #[error("{path}: unrecognized format ({begins}); supported: {SUPPORTED}")]
     Unknown {
         path: PathBuf,
-        /// How its content begins.
+        /// The first bytes of its content, printable.
         begins: String,
     },
     /// Its format is known, and another that holds the same is read.
@@ -137,7 +136,7 @@ pub enum ImportError {
     Refused {
         path: PathBuf,
         format: &'static str,
-        /// What to give instead.
+        /// The command or format that gives a readable file.
         instead: &'static str,
     },
     /// It is of a known kind, but nothing in it can be used.
@@ -160,6 +159,21 @@ pub enum ImportError {
     },
 }
 
+impl ImportError {
+    /// Whether the file was read and holds no profile that can be used.
+    pub fn is_of_content(&self) -> bool {
+        matches!(
+            self,
+            Self::NotAFile { .. }
+                | Self::Directory { .. }
+                | Self::Unknown { .. }
+                | Self::Refused { .. }
+                | Self::Unusable { .. }
+                | Self::NoEvents { .. }
+        )
+    }
+}
+
 /// The importer that knows content with this beginning.
 pub fn sniff(head: &[u8]) -> Option<&'static Importer> {
     IMPORTERS.iter().find(|importer| (importer.sniff)(head))
@@ -179,13 +193,13 @@ pub fn import(path: &Path, limits: &Limits) -> Result<(&'static str, Profile), I
         return Ok((kineto::IMPORTER.name, profile));
     }
     let source = Source::open(path, limits)?;
-    let found = sniff(source.head());
-    if found.is_none() && nsys_report::may_be(path) {
+    let importer = sniff(source.head());
+    if importer.is_none() && nsys_report::may_be(path) {
         let profile = nsys_report::read(path, nsys_report::find_tool().as_deref(), limits)?;
         return Ok(("nsys_report", profile));
     }
-    if found.is_none()
-        && let Some(refused) = refused::refused(source.head())
+    if importer.is_none()
+        && let Some(refused) = refused::refused_format(source.head())
     {
         return Err(ImportError::Refused {
             path: path.to_owned(),
@@ -199,7 +213,7 @@ pub fn import(path: &Path, limits: &Limits) -> Result<(&'static str, Profile), I
 /// Reads a foreign profile that was found in a directory and not named by the user: nothing but a regular file is opened, and no
 /// link is followed on the last step.
 pub fn import_found(path: &Path, limits: &Limits) -> Result<(&'static str, Profile), ImportError> {
-    let source = Source::open_found(path, limits)?;
+    let source = Source::open_regular(path, limits)?;
     of_source(&source)
 }
 
@@ -240,7 +254,7 @@ fn check_used(path: &Path, format: &'static str, profile: &Profile) -> Result<()
 
 /// A directory is the wire files of one run, a set of Nsight Compute pages, or nothing.
 fn import_directory(path: &Path) -> Result<(&'static str, Profile), ImportError> {
-    let wire_files = wire::files(path).map_err(|source| ImportError::Io {
+    let wire_files = wire::wire_files(path).map_err(|source| ImportError::Io {
         path: path.to_owned(),
         source,
     })?;
@@ -254,10 +268,7 @@ fn import_directory(path: &Path) -> Result<(&'static str, Profile), ImportError>
             Profile::Counters(Box::new(counters)),
         )),
         Err(ncu_csv::NcuError::Io { path, source }) => Err(ImportError::Io { path, source }),
-        Err(ncu_csv::NcuError::EmptyDirectory(path)) => Err(ImportError::NotAFile {
-            path,
-            what: "a directory without profiles (of a run, `llmprof analyze` reads it)",
-        }),
+        Err(ncu_csv::NcuError::EmptyDirectory(path)) => Err(ImportError::Directory { path }),
         Err(error) => Err(ImportError::Unusable {
             path: path.to_owned(),
             format: "a directory of Nsight Compute pages",

@@ -10,7 +10,9 @@ use crate::issue::{Issue, IssueCode};
 pub(crate) const IMPORTER: Importer = Importer {
     name: "nccl_inspector",
     sniff,
-    read: |source| read(source).map(|found| Profile::Communication(Box::new(found))),
+    read: |source| {
+        read(source).map(|communication| Profile::Communication(Box::new(communication)))
+    },
 };
 
 const FORMAT: &str = "output of NCCL Inspector";
@@ -25,19 +27,19 @@ fn sniff(head: &[u8]) -> bool {
 }
 
 #[derive(Deserialize)]
-struct Entry {
-    header: Option<Header>,
-    metadata: Option<Metadata>,
+struct InspectorEntry {
+    header: Option<InspectorHeader>,
+    metadata: Option<InspectorMetadata>,
     // Older versions have the header's fields at the top.
     #[serde(flatten)]
-    top: Header,
+    top: InspectorHeader,
     coll_perf: Option<Perf>,
     p2p_perf: Option<Perf>,
     dump_stats: Option<DumpStats>,
 }
 
 #[derive(Clone, Default, Deserialize)]
-struct Header {
+struct InspectorHeader {
     #[serde(default)]
     id: String,
     rank: Option<u64>,
@@ -46,7 +48,7 @@ struct Header {
 }
 
 #[derive(Deserialize)]
-struct Metadata {
+struct InspectorMetadata {
     inspector_output_format_version: Option<String>,
 }
 
@@ -73,12 +75,13 @@ struct DumpStats {
 }
 
 fn read(source: &Source) -> Result<Communication, ImportError> {
-    let mut found = Communication::default();
+    let mut communication = Communication::default();
     let mut calls = CallSums::default();
     let mut groups = Groups::default();
     let mut dropped = 0;
     let mut broken = None;
-    let mut entries = serde_json::Deserializer::from_slice(source.bytes()).into_iter::<Entry>();
+    let mut entries =
+        serde_json::Deserializer::from_slice(source.bytes()).into_iter::<InspectorEntry>();
     loop {
         let at = entries.byte_offset();
         match entries.next() {
@@ -89,7 +92,9 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
                     .metadata
                     .and_then(|metadata| metadata.inspector_output_format_version)
                 {
-                    found.versions.insert("nccl_inspector".to_owned(), version);
+                    communication
+                        .versions
+                        .insert("nccl_inspector".to_owned(), version);
                 }
                 dropped = entry
                     .dump_stats
@@ -124,23 +129,23 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
             }
         }
     }
-    found.communicators = groups.all();
-    found.collectives = calls.rows();
-    if found.collectives.is_empty() {
+    communication.communicators = groups.all();
+    communication.collectives = calls.rows();
+    if communication.collectives.is_empty() {
         return Err(source.unusable(FORMAT, "it has no operation"));
     }
     if let Some(at) = broken {
-        found
+        communication
             .issues
             .push(Issue::warning(IssueCode::NcclInspectorTruncated).with("byte", at));
     }
     if dropped > 0 {
-        found
+        communication
             .issues
             .push(Issue::warning(IssueCode::NcclInspectorDropped).counting(dropped));
     }
-    found.issues.extend(source.issues().iter().cloned());
-    Ok(found)
+    communication.issues.extend(source.issues().iter().cloned());
+    Ok(communication)
 }
 
 #[cfg(test)]
@@ -161,16 +166,16 @@ mod tests {
             Source::from_bytes(Path::new("x"), text.as_bytes().to_vec(), &Limits::default())
                 .expect("bytes");
         assert!(sniff(source.head()));
-        let found = read(&source).expect("operations");
-        let [row] = found.collectives.as_slice() else {
-            panic!("{:?}", found.collectives);
+        let communication = read(&source).expect("operations");
+        let [row] = communication.collectives.as_slice() else {
+            panic!("{:?}", communication.collectives);
         };
         assert_eq!(
             (row.calls, row.ranks, row.median_ns.map(|time| time.0)),
             (2, 8, Some(55_000))
         );
-        assert_eq!(found.communicators[0].seen, [2, 3]);
-        let codes: Vec<&str> = found
+        assert_eq!(communication.communicators[0].seen, [2, 3]);
+        let codes: Vec<&str> = communication
             .issues
             .iter()
             .map(|issue| issue.code.as_str())

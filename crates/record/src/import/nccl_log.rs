@@ -13,7 +13,9 @@ use crate::issue::{Issue, IssueCode};
 pub(crate) const IMPORTER: Importer = Importer {
     name: "nccl_log",
     sniff,
-    read: |source| read(source).map(|found| Profile::Communication(Box::new(found))),
+    read: |source| {
+        read(source).map(|communication| Profile::Communication(Box::new(communication)))
+    },
 };
 
 const FORMAT: &str = "a debug log of NCCL";
@@ -57,11 +59,11 @@ const ALGORITHMS: [&str; 7] = [
 ];
 const PROTOCOLS: [&str; 3] = ["LL", "LL128", "SIMPLE"];
 /// Different warnings that are kept.
-const MOST_WARNINGS: usize = 20;
+const WARNINGS_MAX: usize = 20;
 
 fn read(source: &Source) -> Result<Communication, ImportError> {
     let text = String::from_utf8_lossy(source.bytes());
-    let mut log = Log::default();
+    let mut log = NcclLog::default();
     for line in text.lines() {
         for mark in MARKS {
             if let Some((before, message)) = line.split_once(mark) {
@@ -69,20 +71,20 @@ fn read(source: &Source) -> Result<Communication, ImportError> {
             }
         }
     }
-    let mut found = log.finish();
-    if found.is_empty() {
+    let mut communication = log.finish();
+    if communication.is_empty() {
         return Err(source.unusable(
             FORMAT,
             "no line says anything of versions, communicators or collectives",
         ));
     }
-    found.issues.extend(source.issues().iter().cloned());
-    Ok(found)
+    communication.issues.extend(source.issues().iter().cloned());
+    Ok(communication)
 }
 
 #[derive(Default)]
-struct Log {
-    found: Communication,
+struct NcclLog {
+    communication: Communication,
     calls: CallSums,
     /// Algorithms that were chosen, by collective and bytes.
     tuned: CallSums,
@@ -95,10 +97,10 @@ struct Log {
     warnings: HashMap<String, u64>,
 }
 
-impl Log {
+impl NcclLog {
     fn read(&mut self, before: &str, message: &str, is_warning: bool) {
         if is_warning {
-            let more = self.warnings.len() < MOST_WARNINGS;
+            let more = self.warnings.len() < WARNINGS_MAX;
             if more || self.warnings.contains_key(message) {
                 *self.warnings.entry(message.to_owned()).or_default() += 1;
             }
@@ -123,14 +125,20 @@ impl Log {
         ] {
             if let Some(version) = message.strip_prefix(start) {
                 let word = version.split_whitespace().next().unwrap_or_default();
-                self.found.versions.insert(name.to_owned(), word.to_owned());
+                self.communication
+                    .versions
+                    .insert(name.to_owned(), word.to_owned());
             }
         }
         if let Some((_, rest)) = message.split_once(" via ")
             && message.starts_with("Channel ")
         {
             let way: Vec<&str> = rest.split('/').take(2).collect();
-            *self.found.transports.entry(way.join("/")).or_default() += 1;
+            *self
+                .communication
+                .transports
+                .entry(way.join("/"))
+                .or_default() += 1;
         }
         self.communicator(&process, &thread, message);
         self.call(&process, message);
@@ -145,13 +153,15 @@ impl Log {
                 .next()
                 .unwrap_or_default()
                 .to_owned();
-            let id = after(message, "commId ").unwrap_or_default().to_owned();
+            let id = text_after(message, "commId ")
+                .unwrap_or_default()
+                .to_owned();
             let key = (process.to_owned(), address);
             let place = *self.by_address.entry(key).or_insert_with(|| {
                 self.all.push(Communicator {
                     id,
-                    ranks: number(message, "nranks ").unwrap_or(0),
-                    seen: number(message, " rank ").into_iter().collect(),
+                    ranks: number_after(message, "nranks ").unwrap_or(0),
+                    seen: number_after(message, " rank ").into_iter().collect(),
                     ..Communicator::default()
                 });
                 self.all.len() - 1
@@ -159,7 +169,7 @@ impl Log {
             self.last.insert(thread.to_owned(), place);
             return;
         }
-        let named = after(message, "comm ").and_then(|address| {
+        let named = text_after(message, "comm ").and_then(|address| {
             self.by_address
                 .get(&(process.to_owned(), address.to_owned()))
         });
@@ -167,7 +177,7 @@ impl Log {
             return;
         };
         let communicator = &mut self.all[place];
-        if let Some(nodes) = number(message, "nNodes ") {
+        if let Some(nodes) = number_after(message, "nNodes ") {
             communicator.nodes = Some(nodes);
         }
         if message.contains(" coll channels") {
@@ -182,7 +192,7 @@ impl Log {
         }
         if message.starts_with("Init timings")
             && let Some(seconds) =
-                after(message, "total ").and_then(|total| total.parse::<f64>().ok())
+                text_after(message, "total ").and_then(|total| total.parse::<f64>().ok())
         {
             communicator.init_ns = Some(Nanos::from_seconds(seconds));
         }
@@ -211,21 +221,21 @@ impl Log {
                 ranks: 0,
                 bytes: bytes.trim().parse().ok(),
                 algorithm: named(chosen.split_whitespace().next(), &ALGORITHMS),
-                protocol: named(after(chosen, "proto "), &PROTOCOLS),
+                protocol: named(text_after(chosen, "proto "), &PROTOCOLS),
             };
             return self.tuned.add(key, None, None);
         }
         if !rest.starts_with("opCount ") {
             return;
         }
-        let dtype =
-            number(rest, "datatype ").and_then(|code| DTYPES.get(usize::try_from(code).ok()?));
+        let dtype = number_after(rest, "datatype ")
+            .and_then(|code| DTYPES.get(usize::try_from(code).ok()?));
         let key = (
             process.to_owned(),
-            after(rest, "comm ").unwrap_or_default().to_owned(),
+            text_after(rest, "comm ").unwrap_or_default().to_owned(),
         );
         let ranks =
-            after(rest, "[nranks=").and_then(|text| text.trim_end_matches(']').parse().ok());
+            text_after(rest, "[nranks=").and_then(|text| text.trim_end_matches(']').parse().ok());
         let known = self
             .by_address
             .get(&key)
@@ -233,7 +243,7 @@ impl Log {
         let key = CallKey {
             collective: collective.to_owned(),
             ranks: ranks.or(known).unwrap_or(0),
-            bytes: dtype.and_then(|dtype| message_bytes(number(rest, "count "), dtype)),
+            bytes: dtype.and_then(|dtype| message_bytes(number_after(rest, "count "), dtype)),
             algorithm: None,
             protocol: None,
         };
@@ -245,31 +255,31 @@ impl Log {
         for communicator in self.all {
             groups.add(communicator);
         }
-        self.found.communicators = groups.all();
-        self.found.collectives = self.calls.rows();
+        self.communication.communicators = groups.all();
+        self.communication.collectives = self.calls.rows();
         if self.is_tuned {
-            self.found.collectives.extend(self.tuned.rows());
+            self.communication.collectives.extend(self.tuned.rows());
         }
         let mut warnings: Vec<(String, u64)> = self.warnings.into_iter().collect();
         warnings.sort();
         for (text, count) in warnings {
-            self.found.issues.push(
+            self.communication.issues.push(
                 Issue::warning(IssueCode::NcclWarned)
                     .with("text", text)
                     .counting(count),
             );
         }
-        self.found
+        self.communication
     }
 }
 
 /// The word behind a mark.
-fn after<'t>(text: &'t str, mark: &str) -> Option<&'t str> {
+fn text_after<'t>(text: &'t str, mark: &str) -> Option<&'t str> {
     text.split_once(mark)?.1.split_whitespace().next()
 }
 
-fn number(text: &str, mark: &str) -> Option<u64> {
-    after(text, mark)?.trim_end_matches(',').parse().ok()
+fn number_after(text: &str, mark: &str) -> Option<u64> {
+    text_after(text, mark)?.trim_end_matches(',').parse().ok()
 }
 
 #[cfg(test)]
@@ -292,7 +302,7 @@ mod tests {
 
     #[test]
     fn transports_and_chosen_algorithms() {
-        let found = parsed(
+        let communication = parsed(
             "a:1:1 [0] NCCL INFO NCCL version 2.27.3+cuda12.9\n\
              a:1:1 [0] NCCL INFO ncclCommInitRank comm 0xa rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b commId 0x77 - Init START\n\
              a:2:2 [1] NCCL INFO ncclCommInitRank comm 0xb rank 1 nranks 2 cudaDev 1 nvmlDev 1 busId 2b commId 0x77 - Init START\n\
@@ -304,22 +314,22 @@ mod tests {
              a:2:2 [1] NCCL WARN Connection refused\n\
              a:2:2 [1] NCCL WARN Connection refused\n",
         );
-        assert_eq!(found.versions["nccl"], "2.27.3+cuda12.9");
-        let [group] = found.communicators.as_slice() else {
-            panic!("one group: {:?}", found.communicators);
+        assert_eq!(communication.versions["nccl"], "2.27.3+cuda12.9");
+        let [group] = communication.communicators.as_slice() else {
+            panic!("one group: {:?}", communication.communicators);
         };
         assert_eq!(
             (group.id.as_str(), group.ranks, group.seen.as_slice()),
             ("0x77", 2, &[0, 1][..])
         );
-        let ways: Vec<(&str, u64)> = found
+        let ways: Vec<(&str, u64)> = communication
             .transports
             .iter()
             .map(|(way, count)| (way.as_str(), *count))
             .collect();
         assert_eq!(ways, [("NET/IB", 1), ("P2P/CUMEM", 1)]);
         let row = |collective: &str, bytes: u64| {
-            let rows = found.collectives.iter();
+            let rows = communication.collectives.iter();
             rows.filter(|row| row.collective == collective)
                 .find(|row| row.bytes.is_some_and(|size| size.0 == bytes))
                 .cloned()
@@ -334,6 +344,13 @@ mod tests {
             (row("AllGather", 2048).ranks, row("AllGather", 2048).calls),
             (2, 1)
         );
-        assert_eq!(found.issues.iter().map(|issue| issue.count).sum::<u64>(), 2);
+        assert_eq!(
+            communication
+                .issues
+                .iter()
+                .map(|issue| issue.count)
+                .sum::<u64>(),
+            2
+        );
     }
 }

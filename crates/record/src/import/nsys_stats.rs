@@ -23,14 +23,16 @@ pub(crate) const IMPORTER: Importer = Importer {
 const FORMAT: &str = "an nsys stats report";
 
 fn sniff(head: &[u8]) -> bool {
-    CsvText::find(head, |cells| Report::of(cells).is_some()).is_some()
+    CsvText::find(head, |cells| StatsReport::from_header(cells).is_some()).is_some()
 }
 
 pub fn read(source: &Source) -> Result<SummaryTable, ImportError> {
-    let Some(table) = CsvText::find(source.bytes(), |cells| Report::of(cells).is_some()) else {
+    let Some(table) = CsvText::find(source.bytes(), |cells| {
+        StatsReport::from_header(cells).is_some()
+    }) else {
         return Err(source.unusable(FORMAT, "no header of a known report is in it"));
     };
-    let Some(report) = Report::of(&table.header) else {
+    let Some(report) = StatsReport::from_header(&table.header) else {
         return Err(source.unusable(FORMAT, "its header is of no known report"));
     };
     let mut table = read_rows(table, report);
@@ -40,7 +42,7 @@ pub fn read(source: &Source) -> Result<SummaryTable, ImportError> {
 
 /// The reports, by the columns that only they have.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Report {
+enum StatsReport {
     Calls,
     Kernels,
     KernelsBySize,
@@ -53,8 +55,8 @@ enum Report {
     RangeProjections,
 }
 
-impl Report {
-    fn of(header: &[String]) -> Option<Self> {
+impl StatsReport {
+    fn from_header(header: &[String]) -> Option<Self> {
         let has = |names: &[&str]| names.iter().any(|name| find(header, &[name]).is_some());
         let is_times = has(&["Total Time"]) && has(&["Max", "Maximum"]);
         Some(
@@ -107,14 +109,14 @@ fn find(header: &[String], names: &[&str]) -> Option<(usize, i32)> {
 }
 
 /// A row that is being read, and where its first bad cell is.
-struct Cells<'a> {
+struct ReportCells<'a> {
     header: &'a [String],
     row: &'a Row,
     /// Its column, and what it holds; absent where the column is missing.
     wrong: Option<(String, Option<String>)>,
 }
 
-impl Cells<'_> {
+impl ReportCells<'_> {
     fn text(&mut self, names: &[&str]) -> Option<String> {
         let place = find(self.header, names).and_then(|(at, _)| self.row.cells.get(at));
         if place.is_none() {
@@ -124,7 +126,7 @@ impl Cells<'_> {
         place.cloned()
     }
 
-    /// A number in its base unit. An empty cell is bad: see [`Cells::optional`].
+    /// A number in its base unit. An empty cell is bad: see [`ReportCells::optional`].
     fn number(&mut self, names: &[&str]) -> Option<f64> {
         let (at, exponent) = find(self.header, names).or_else(|| {
             self.wrong
@@ -132,7 +134,7 @@ impl Cells<'_> {
             None
         })?;
         let cell = self.row.cells.get(at).map_or("", String::as_str);
-        let number = unit::scale(cell, exponent);
+        let number = unit::scale_number(cell, exponent);
         if number.is_none() {
             self.wrong
                 .get_or_insert_with(|| (self.header[at].clone(), Some(cell.to_owned())));
@@ -156,7 +158,7 @@ impl Cells<'_> {
         count
     }
 
-    /// A number whose column older versions lack. A bad cell is noted as for [`Cells::number`].
+    /// A number whose column older versions lack. A bad cell is noted as for [`ReportCells::number`].
     fn optional(&mut self, names: &[&str]) -> Option<f64> {
         find(self.header, names).and_then(|_| self.number(names))
     }
@@ -207,7 +209,7 @@ impl Cells<'_> {
     }
 }
 
-fn read_sizes(cells: &mut Cells<'_>) -> Option<SizeRow> {
+fn read_sizes(cells: &mut ReportCells<'_>) -> Option<SizeRow> {
     let count = cells.count(&["Count", "Operations"])?;
     Some(SizeRow {
         name: cells.text(&["Operation"])?,
@@ -216,7 +218,7 @@ fn read_sizes(cells: &mut Cells<'_>) -> Option<SizeRow> {
     })
 }
 
-fn read_execution(cells: &mut Cells<'_>) -> Option<ExecutionRow> {
+fn read_execution(cells: &mut ReportCells<'_>) -> Option<ExecutionRow> {
     let count = cells.count(&["Count"])?;
     let queued = cells.count(&["QCount"])?;
     Some(ExecutionRow {
@@ -236,7 +238,7 @@ fn read_execution(cells: &mut Cells<'_>) -> Option<ExecutionRow> {
     })
 }
 
-fn read_range_kernel(cells: &mut Cells<'_>) -> Option<RangeKernelRow> {
+fn read_range_kernel(cells: &mut ReportCells<'_>) -> Option<RangeKernelRow> {
     let count = cells.count(&["Kern Inst"])?;
     Some(RangeKernelRow {
         range: cells.text(&["NVTX Range"])?,
@@ -250,7 +252,7 @@ fn read_range_kernel(cells: &mut Cells<'_>) -> Option<RangeKernelRow> {
     })
 }
 
-fn read_projection(cells: &mut Cells<'_>) -> Option<ProjectionRow> {
+fn read_projection(cells: &mut ReportCells<'_>) -> Option<ProjectionRow> {
     let count = cells.count(&["Range Instances"])?;
     Some(ProjectionRow {
         range: cells.text(&["Range"])?,
@@ -264,7 +266,7 @@ fn read_projection(cells: &mut Cells<'_>) -> Option<ProjectionRow> {
     })
 }
 
-fn read_rows(table: CsvText<'_>, report: Report) -> SummaryTable {
+fn read_rows(table: CsvText<'_>, report: StatsReport) -> SummaryTable {
     const CALLS: &[&str] = &["Num Calls", "Calls"];
     const INSTANCES: &[&str] = &["Instances"];
     const COUNT: &[&str] = &["Count", "Operations", "Instances"];
@@ -272,7 +274,7 @@ fn read_rows(table: CsvText<'_>, report: Report) -> SummaryTable {
     let mut times =
         |table, count, name| collect(table, &mut issues, |cells| cells.times(count, name));
     let summary = match report {
-        Report::Calls => {
+        StatsReport::Calls => {
             // Two reports share this header; functions of CUDA all begin alike, and no function of a C library does.
             let rows = times(table, CALLS, &["Name"]);
             if rows.iter().any(|row| row.name.starts_with("cu")) {
@@ -281,17 +283,17 @@ fn read_rows(table: CsvText<'_>, report: Report) -> SummaryTable {
                 Summary::OsRuntime(rows)
             }
         }
-        Report::Kernels => Summary::Kernels(times(table, INSTANCES, &["Name"])),
-        Report::KernelsBySize => Summary::KernelsBySize(times(table, INSTANCES, &["Name"])),
-        Report::Memory => Summary::Memory(times(table, COUNT, &["Operation"])),
-        Report::Device => Summary::Device(times(table, COUNT, &["Operation"])),
-        Report::Ranges => Summary::Ranges(times(table, INSTANCES, &["Range"])),
-        Report::MemorySizes => Summary::MemorySizes(collect(table, &mut issues, read_sizes)),
-        Report::Executions => Summary::Executions(collect(table, &mut issues, read_execution)),
-        Report::RangeKernels => {
+        StatsReport::Kernels => Summary::Kernels(times(table, INSTANCES, &["Name"])),
+        StatsReport::KernelsBySize => Summary::KernelsBySize(times(table, INSTANCES, &["Name"])),
+        StatsReport::Memory => Summary::Memory(times(table, COUNT, &["Operation"])),
+        StatsReport::Device => Summary::Device(times(table, COUNT, &["Operation"])),
+        StatsReport::Ranges => Summary::Ranges(times(table, INSTANCES, &["Range"])),
+        StatsReport::MemorySizes => Summary::MemorySizes(collect(table, &mut issues, read_sizes)),
+        StatsReport::Executions => Summary::Executions(collect(table, &mut issues, read_execution)),
+        StatsReport::RangeKernels => {
             Summary::RangeKernels(collect(table, &mut issues, read_range_kernel))
         }
-        Report::RangeProjections => {
+        StatsReport::RangeProjections => {
             Summary::RangeProjections(collect(table, &mut issues, read_projection))
         }
     };
@@ -314,7 +316,7 @@ fn cut_row(line: u64, cells: &[String], header: &[String]) -> Issue {
 fn collect<T>(
     mut table: CsvText<'_>,
     issues: &mut Vec<Issue>,
-    mut read: impl FnMut(&mut Cells<'_>) -> Option<T>,
+    mut read: impl FnMut(&mut ReportCells<'_>) -> Option<T>,
 ) -> Vec<T> {
     let header = std::mem::take(&mut table.header);
     let mut rows = Vec::new();
@@ -339,7 +341,7 @@ fn collect<T>(
             let issue = Issue::warning(IssueCode::NsysStatsNotUtf8).with("line", line);
             damaged.get_or_insert((0, issue)).0 += 1;
         }
-        let mut cells = Cells {
+        let mut cells = ReportCells {
             header: &header,
             row: &row,
             wrong: None,

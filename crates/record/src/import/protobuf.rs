@@ -42,7 +42,7 @@ pub(in crate::import) struct Fields<'a> {
 /// The last field of a message that ends inside of it: its number and what is there of its bytes. `None` where the message is whole,
 /// or damaged otherwise.
 pub(in crate::import) fn cut_field(message: &[u8]) -> Option<(u64, &[u8])> {
-    let mut fields = Fields::of(message);
+    let mut fields = Fields::new(message);
     while !fields.rest.is_empty() {
         let mut ahead = Fields { rest: fields.rest };
         if fields.field().is_err() {
@@ -56,7 +56,7 @@ pub(in crate::import) fn cut_field(message: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 impl<'a> Fields<'a> {
-    pub(in crate::import) fn of(message: &'a [u8]) -> Self {
+    pub(in crate::import) fn new(message: &'a [u8]) -> Self {
         Self { rest: message }
     }
 
@@ -84,19 +84,19 @@ impl<'a> Fields<'a> {
         let key = self.varint()?;
         let value = match key & 7 {
             0 => Field::Varint(self.varint()?),
-            1 => Field::Fixed64(u64::from_le_bytes(array(self.take(8)?)?)),
+            1 => Field::Fixed64(u64::from_le_bytes(take_array(self.take(8)?)?)),
             2 => {
                 let length = self.varint()?;
                 Field::Bytes(self.take(length)?)
             }
-            5 => Field::Fixed32(u32::from_le_bytes(array(self.take(4)?)?)),
+            5 => Field::Fixed32(u32::from_le_bytes(take_array(self.take(4)?)?)),
             _ => return Err(Damaged),
         };
         Ok((key >> 3, value))
     }
 }
 
-fn array<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Damaged> {
+fn take_array<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Damaged> {
     bytes.try_into().map_err(|_| Damaged)
 }
 
@@ -116,17 +116,17 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 /// The first field of a number in a message; a damaged message has what comes before the damage.
-pub(in crate::import) fn first(message: &[u8], number: u64) -> Option<Field<'_>> {
-    let fields = Fields::of(message).map_while(Result::ok);
+pub(in crate::import) fn first_field(message: &[u8], number: u64) -> Option<Field<'_>> {
+    let fields = Fields::new(message).map_while(Result::ok);
     fields
         .into_iter()
-        .find_map(|(found, value)| (found == number).then_some(value))
+        .find_map(|(key, value)| (key == number).then_some(value))
 }
 
 /// All messages or texts of a number.
-pub(in crate::import) fn all(message: &[u8], number: u64) -> impl Iterator<Item = &[u8]> {
-    let fields = Fields::of(message).map_while(Result::ok);
-    fields.filter_map(move |(found, value)| (found == number).then(|| value.bytes())?)
+pub(in crate::import) fn all_bytes(message: &[u8], number: u64) -> impl Iterator<Item = &[u8]> {
+    let fields = Fields::new(message).map_while(Result::ok);
+    fields.filter_map(move |(key, value)| (key == number).then(|| value.bytes())?)
 }
 
 #[cfg(test)]
@@ -139,7 +139,7 @@ mod tests {
         let message = [
             0x08, 0x96, 0x01, 0x12, 7, b't', b'e', b's', b't', b'i', b'n', b'g',
         ];
-        let fields: Vec<_> = Fields::of(&message).collect();
+        let fields: Vec<_> = Fields::new(&message).collect();
         assert_eq!(
             fields,
             [
@@ -148,7 +148,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            first(&message, 2).and_then(Field::text).as_deref(),
+            first_field(&message, 2).and_then(Field::text).as_deref(),
             Some("testing")
         );
     }
@@ -171,7 +171,7 @@ mod tests {
             &[0x0b],
             &[0xff; 11],
         ] {
-            let fields: Vec<_> = Fields::of(cut).collect();
+            let fields: Vec<_> = Fields::new(cut).collect();
             assert_eq!(fields, [Err(Damaged)], "{cut:?}");
         }
     }

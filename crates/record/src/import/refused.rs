@@ -5,7 +5,6 @@ use memchr::memmem;
 /// A format that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
-    /// What it is.
     pub(super) format: &'static str,
     /// What holds the same and is read.
     pub(super) instead: &'static str,
@@ -22,7 +21,7 @@ const PFTRACE: Refused = Refused {
 };
 
 /// What content that no importer knows is, by its beginning.
-pub(super) fn refused(head: &[u8]) -> Option<Refused> {
+pub(super) fn refused_format(head: &[u8]) -> Option<Refused> {
     let has = |text: &[u8]| memmem::find(head, text).is_some();
     if head.trim_ascii_start().starts_with(b"{") {
         // PyTorch's ExecutionTraceObserver: `"schema": "1.1.1-chakra.0.0.4"`.
@@ -61,13 +60,13 @@ mod tests {
     fn known_formats_say_what_to_export() {
         let json =
             br#"{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"id": 1, "ctrl_deps": 0}]}"#;
-        assert_eq!(refused(json), Some(CHAKRA));
+        assert_eq!(refused_format(json), Some(CHAKRA));
         let mut et = vec![0x07, 0x0a, 0x05];
         et.extend(b"0.0.4");
         et.extend(b"\x40comm_size num_ops");
-        assert_eq!(refused(&et), Some(CHAKRA));
+        assert_eq!(refused_format(&et), Some(CHAKRA));
         for other in [&b""[..], b"{}", b"hello", &[0x0a], &[0xff; 40]] {
-            assert_eq!(refused(other), None, "{other:?}");
+            assert_eq!(refused_format(other), None, "{other:?}");
         }
     }
 }

@@ -43,11 +43,11 @@ impl Default for Limits {
 /// The content of a file to import.
 pub struct Source {
     path: PathBuf,
-    bytes: Bytes,
+    bytes: SourceBytes,
     issues: Vec<Issue>,
 }
 
-enum Bytes {
+enum SourceBytes {
     Mapped(Mapped),
     Memory(Vec<u8>),
 }
@@ -70,7 +70,7 @@ impl Packed {
         }
         let mut head = [0; 4];
         let head_bytes = file.read_at(&mut head, 0).ok()?;
-        let packing = Packing::of(&head[..head_bytes])?;
+        let packing = Packing::sniff(&head[..head_bytes])?;
         let bytes = mapped::map(&file).ok()?;
         Some(Self {
             path: path.to_owned(),
@@ -123,8 +123,8 @@ fn check_whole(path: &Path, map: &Mapped) -> Result<(), ImportError> {
     })
 }
 
-/// The beginning of a file that was found in a directory, unpacked where it is packed; opened as [`Source::open_found`] does.
-pub(super) fn found_head(path: &Path) -> io::Result<Vec<u8>> {
+/// The beginning of a file that was found in a directory, unpacked where it is packed; opened as [`Source::open_regular`] does.
+pub(super) fn read_head(path: &Path) -> io::Result<Vec<u8>> {
     let parent = path.parent().unwrap_or(Path::new(""));
     let name = path.file_name().unwrap_or_default();
     let file = Folder::open(parent)?.open_file(name)?;
@@ -132,7 +132,7 @@ pub(super) fn found_head(path: &Path) -> io::Result<Vec<u8>> {
     let head_bytes = file.read_at(&mut head, 0)?;
     let most = Source::HEAD_BYTES as u64;
     let mut content = Vec::new();
-    match Packing::of(&head[..head_bytes]) {
+    match Packing::sniff(&head[..head_bytes]) {
         Some(packing) => {
             let bytes = mapped::map(&file)?;
             packing
@@ -147,7 +147,6 @@ pub(super) fn found_head(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// What packed a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Packing {
     Gzip,
@@ -155,7 +154,7 @@ enum Packing {
 }
 
 impl Packing {
-    fn of(head: &[u8]) -> Option<Self> {
+    fn sniff(head: &[u8]) -> Option<Self> {
         match head {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Self::Zstd),
@@ -213,14 +212,14 @@ impl Source {
                     limit_bytes: limits.unpacked_bytes,
                 });
             }
-            Err(Failure::Read(error) | Failure::Write(error)) => return Err(io(error)),
+            Err(SpillFailure::Read(error) | SpillFailure::Write(error)) => return Err(io(error)),
         }
         Self::whole(path, spill.finish().map_err(io)?, limits)
     }
 
     /// Opens a file that was found in a directory and not named by the user: nothing but a regular file is opened, and
     /// no link is followed.
-    pub fn open_found(path: &Path, limits: &Limits) -> Result<Self, ImportError> {
+    pub fn open_regular(path: &Path, limits: &Limits) -> Result<Self, ImportError> {
         let io = |source| ImportError::Io {
             path: path.to_owned(),
             source,
@@ -242,18 +241,18 @@ impl Source {
                 what: "empty",
             });
         }
-        let bytes = Bytes::Mapped(mapped::map(file).map_err(io)?);
+        let bytes = SourceBytes::Mapped(mapped::map(file).map_err(io)?);
         Self::whole(path, bytes, limits)
     }
 
     /// Content as it was found, unpacked where it is packed.
-    fn whole(path: &Path, bytes: Bytes, limits: &Limits) -> Result<Self, ImportError> {
+    fn whole(path: &Path, bytes: SourceBytes, limits: &Limits) -> Result<Self, ImportError> {
         let source = Self {
             path: path.to_owned(),
             bytes,
             issues: Vec::new(),
         };
-        match Packing::of(source.bytes()) {
+        match Packing::sniff(source.bytes()) {
             Some(packing) => source.unpacked(packing, limits),
             None if source.bytes().is_empty() => Err(ImportError::NotAFile {
                 path: path.to_owned(),
@@ -265,7 +264,7 @@ impl Source {
 
     /// Content that is in memory already, as a file of this name would have it; unpacked where it is packed.
     pub fn from_bytes(name: &Path, bytes: Vec<u8>, limits: &Limits) -> Result<Self, ImportError> {
-        Self::whole(name, Bytes::Memory(bytes), limits)
+        Self::whole(name, SourceBytes::Memory(bytes), limits)
     }
 
     fn unpacked(self, packing: Packing, limits: &Limits) -> Result<Self, ImportError> {
@@ -286,8 +285,8 @@ impl Source {
                     limit_bytes,
                 });
             }
-            Err(Failure::Write(error)) => return Err(io(error)),
-            Err(Failure::Read(error)) => {
+            Err(SpillFailure::Write(error)) => return Err(io(error)),
+            Err(SpillFailure::Read(error)) => {
                 if spill.length == 0 {
                     return Err(io(error));
                 }
@@ -313,19 +312,18 @@ impl Source {
         &self.path
     }
 
-    /// The whole content, unpacked.
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::Mapped(map) => map,
-            Bytes::Memory(bytes) => bytes,
+            SourceBytes::Mapped(map) => map,
+            SourceBytes::Memory(bytes) => bytes,
         }
     }
 
     /// An error where the file became shorter while it was read.
     pub(super) fn check_whole(&self) -> Result<(), ImportError> {
         match &self.bytes {
-            Bytes::Mapped(map) => check_whole(&self.path, map),
-            Bytes::Memory(_) => Ok(()),
+            SourceBytes::Mapped(map) => check_whole(&self.path, map),
+            SourceBytes::Memory(_) => Ok(()),
         }
     }
 
@@ -359,7 +357,7 @@ struct Spill {
     length: u64,
 }
 
-enum Failure {
+enum SpillFailure {
     Read(io::Error),
     Write(io::Error),
 }
@@ -368,20 +366,20 @@ impl Spill {
     const IN_MEMORY: usize = 48 << 20;
 
     /// Takes all that `reader` has; false where that is more than `limit`.
-    fn fill(&mut self, reader: &mut impl Read, limit: u64) -> Result<bool, Failure> {
+    fn fill(&mut self, reader: &mut impl Read, limit: u64) -> Result<bool, SpillFailure> {
         let mut buffer = vec![0; 1 << 18];
         loop {
             let count = match reader.read(&mut buffer) {
                 Ok(0) => return Ok(true),
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(Failure::Read(error)),
+                Err(error) => return Err(SpillFailure::Read(error)),
             };
             self.length += count as u64;
             if self.length > limit {
                 return Ok(false);
             }
-            self.put(&buffer[..count]).map_err(Failure::Write)?;
+            self.put(&buffer[..count]).map_err(SpillFailure::Write)?;
         }
     }
 
@@ -399,10 +397,10 @@ impl Spill {
         Ok(())
     }
 
-    fn finish(self) -> io::Result<Bytes> {
+    fn finish(self) -> io::Result<SourceBytes> {
         match self.file {
-            Some(file) => Ok(Bytes::Mapped(mapped::map(&file)?)),
-            None => Ok(Bytes::Memory(self.memory)),
+            Some(file) => Ok(SourceBytes::Mapped(mapped::map(&file)?)),
+            None => Ok(SourceBytes::Memory(self.memory)),
         }
     }
 }

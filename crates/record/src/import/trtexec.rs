@@ -12,7 +12,7 @@ use serde_json::Value;
 pub struct LayerTime {
     /// Its name, which names what was fused into it.
     pub name: String,
-    /// Mean over iterations.
+    /// Mean time over iterations, ms.
     pub average_ms: f64,
     /// Median over iterations, where it is said.
     pub median_ms: Option<f64>,
@@ -23,24 +23,22 @@ pub struct LayerTime {
 /// One layer as it was built.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Layer {
-    /// Its name.
     pub name: String,
     /// Its kind: `gemm`, `CaskConvolution`, `kgen`.
     pub kind: String,
     /// Bytes of its inputs and outputs; absent where a shape is not fixed.
     pub tensor_bytes: Option<Bytes>,
-    /// Bytes of its weights.
     pub weight_bytes: Bytes,
     /// Floating-point operations of layers with weights: each is used once for every row or position of the output.
     pub flops: Option<Flops>,
 }
 
-/// One iteration.
+/// Times of one iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Iteration {
-    /// From input to output.
+    /// From input to output, transfers included, ms.
     pub latency_ms: f64,
-    /// On the GPU.
+    /// Time on the GPU alone, ms.
     pub compute_ms: f64,
 }
 
@@ -54,9 +52,7 @@ pub enum Trtexec {
         /// Iterations, where they are said.
         iterations: Option<u64>,
     },
-    /// Layers.
     Layers(Vec<Layer>),
-    /// Iterations.
     Times(Vec<Iteration>),
 }
 
@@ -85,7 +81,7 @@ pub fn read(text: &str) -> Option<Trtexec> {
 
 fn read_json(json: &Value) -> Option<Trtexec> {
     if let Some(layers) = json.get("Layers").and_then(Value::as_array) {
-        return Some(Trtexec::Layers(layers.iter().map(layer).collect()));
+        return Some(Trtexec::Layers(layers.iter().map(parse_layer).collect()));
     }
     let list = json.as_array()?;
     let number = |value: &Value, key: &str| value.get(key).and_then(Value::as_f64);
@@ -116,7 +112,7 @@ fn read_json(json: &Value) -> Option<Trtexec> {
     (!layers.is_empty()).then_some(Trtexec::Profile { layers, iterations })
 }
 
-fn layer(entry: &Value) -> Layer {
+fn parse_layer(entry: &Value) -> Layer {
     // Without detailed verbosity a layer is its name.
     if let Some(name) = entry.as_str() {
         return Layer {
@@ -125,8 +121,8 @@ fn layer(entry: &Value) -> Layer {
         };
     }
     let text = |key: &str| {
-        let found = entry.get(key).and_then(Value::as_str);
-        found.unwrap_or_default().to_owned()
+        let value = entry.get(key).and_then(Value::as_str);
+        value.unwrap_or_default().to_owned()
     };
     let tensors = |key: &str| {
         let list = entry.get(key).and_then(Value::as_array);
@@ -136,7 +132,7 @@ fn layer(entry: &Value) -> Layer {
     let tensor_bytes = inputs
         .iter()
         .chain(&outputs)
-        .try_fold(0_u64, |sum, tensor| sum.checked_add(bytes(tensor)?));
+        .try_fold(0_u64, |sum, tensor| sum.checked_add(tensor_bytes(tensor)?));
     let weights = entry.get("Weights");
     let count = weights
         .and_then(|weights| weights.get("Count")?.as_u64())
@@ -150,18 +146,21 @@ fn layer(entry: &Value) -> Layer {
         || ["MatrixMultiply", "FullyConnected", "Gemm"]
             .iter()
             .any(|kind| parameter.contains(kind));
-    let positions = outputs.first().and_then(dimensions).and_then(|dims| {
-        let elements = dims
-            .iter()
-            .try_fold(1_u64, |all, dim| all.checked_mul(*dim))?;
-        // Channels come second in a convolution's output, last in a product's.
-        let channels = if is_convolution {
-            dims.get(1)
-        } else {
-            dims.last()
-        };
-        elements.checked_div(*channels?)
-    });
+    let positions = outputs
+        .first()
+        .and_then(tensor_dimensions)
+        .and_then(|dims| {
+            let elements = dims
+                .iter()
+                .try_fold(1_u64, |all, dim| all.checked_mul(*dim))?;
+            // Channels come second in a convolution's output, last in a product's.
+            let channels = if is_convolution {
+                dims.get(1)
+            } else {
+                dims.last()
+            };
+            elements.checked_div(*channels?)
+        });
     let kind = text("LayerType");
     Layer {
         name: text("Name"),
@@ -179,14 +178,14 @@ fn layer(entry: &Value) -> Layer {
     }
 }
 
-fn dimensions(tensor: &Value) -> Option<Vec<u64>> {
+fn tensor_dimensions(tensor: &Value) -> Option<Vec<u64>> {
     let dims = tensor.get("Dimensions")?.as_array()?;
     // −1 is a dimension that is not fixed.
     dims.iter().map(Value::as_u64).collect()
 }
 
-fn bytes(tensor: &Value) -> Option<u64> {
-    let elements = dimensions(tensor)?
+fn tensor_bytes(tensor: &Value) -> Option<u64> {
+    let elements = tensor_dimensions(tensor)?
         .iter()
         .try_fold(1_u64, |all, dim| all.checked_mul(*dim))?;
     let format = tensor.get("Format/Datatype")?.as_str()?;
@@ -234,7 +233,7 @@ fn read_log(text: &str) -> Option<Trtexec> {
         let Some(names_first) = names_first else {
             continue;
         };
-        match row(line, names_first) {
+        match parse_row(line, names_first) {
             Some(layer) if layer.name == "Total" => break,
             Some(layer) => layers.push(layer),
             None => {}
@@ -244,7 +243,7 @@ fn read_log(text: &str) -> Option<Trtexec> {
 }
 
 /// Total, average, median and percent, before or after the name.
-fn row(line: &str, name_first: bool) -> Option<LayerTime> {
+fn parse_row(line: &str, name_first: bool) -> Option<LayerTime> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let count = words.len().checked_sub(4)?;
     let (name, numbers) = if name_first {
@@ -279,10 +278,10 @@ mod tests {
                    [I]   conv1 + relu   12.00   0.1200   0.1100   30.0\n[I]   /fc/MatMul   28.00   0.2800   0.2700   70.0\n[I]   Total   40.00   0.4000   0.3800   100.0\n";
         let json = r#"[{"count":100},{"name":"conv1 + relu","timeMs":12,"averageMs":0.12,"medianMs":0.11,"percentage":30},
                        {"name":"/fc/MatMul","timeMs":28,"averageMs":0.28,"medianMs":0.27,"percentage":70}]"#;
-        let found = read(new).unwrap();
-        assert_eq!(read(old).unwrap(), found);
-        assert_eq!(read(json).unwrap(), found);
-        let Trtexec::Profile { layers, iterations } = found else {
+        let profile = read(new).unwrap();
+        assert_eq!(read(old).unwrap(), profile);
+        assert_eq!(read(json).unwrap(), profile);
+        let Trtexec::Profile { layers, iterations } = profile else {
             panic!()
         };
         assert_eq!(iterations, Some(100));

@@ -11,7 +11,6 @@ use crate::trace::{
 /// What a row of a device shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// Work, with the stream.
     Stream(u32),
     /// Ops of a device without streams. An op may hold others: a loop lasts as long as its body.
     Ops,

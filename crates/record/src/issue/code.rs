@@ -41,6 +41,7 @@ macro_rules! issue_codes {
 issue_codes! {
     AnalysisAutotuning = "analysis.autotuning",
     AnalysisBeforeLaunch = "analysis.before_launch",
+    AnalysisConcurrentRanges = "analysis.concurrent_ranges",
     AnalysisCutRange = "analysis.cut_range",
     AnalysisCutSteps = "analysis.cut_steps",
     AnalysisDevicesFolded = "analysis.devices_folded",
@@ -131,6 +132,7 @@ issue_codes! {
     InvariantOtherRows = "invariant.other_rows",
     InvariantOtherShape = "invariant.other_shape",
     InvariantTraining = "invariant.training",
+    ImportLeftOut = "import.left_out",
     KinetoBadField = "kineto.bad_field",
     KinetoDevicesRenumbered = "kineto.devices_renumbered",
     KinetoDevicesUnreadable = "kineto.devices_unreadable",

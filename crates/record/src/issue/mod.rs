@@ -37,7 +37,7 @@ impl fmt::Display for Severity {
 /// A loss in the data, or a reason for distrust. It never stops a run; it stands at the top of every report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Issue {
-    /// How much it matters.
+    /// How much the loss affects what the report says.
     pub severity: Severity,
     /// Stable name, such as `kineto.truncated`.
     pub code: IssueCode,

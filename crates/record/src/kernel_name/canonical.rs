@@ -6,18 +6,18 @@
 //! and the path of functions around a lambda.
 
 use super::demangle::demangle;
-use super::spelling::repair;
-use super::token::{Token, tokens};
+use super::spelling::repair_name;
+use super::token::{NameToken, split_tokens};
 
 /// Nesting beyond this is taken as text that is no C++ name.
-const DEEPEST: u32 = 96;
+const NESTING_MAX: u32 = 96;
 
 /// The spelling under which all tools' names of one kernel meet.
 ///
 /// Mangled symbols are demangled first. What does not parse as a C++ name comes back with its white space normalized,
 /// so equal texts stay equal and distinct ones stay distinct.
 pub fn canonical(name: &str) -> String {
-    parse(name).canonical
+    parse_name(name).canonical
 }
 
 /// The canonical name, and the function's own path for the tables.
@@ -26,10 +26,10 @@ pub(super) struct Parsed {
     pub(super) head: String,
 }
 
-pub(super) fn parse(name: &str) -> Parsed {
+pub(super) fn parse_name(name: &str) -> Parsed {
     let name = name.trim();
     let demangled = demangle(name);
-    let text = repair(demangled.as_deref().unwrap_or(name));
+    let text = repair_name(demangled.as_deref().unwrap_or(name));
     let text = without_return_type(&text);
     // Activities that are no kernels have names in parentheses that are not parameters.
     let activity = ["Memcpy ", "Memset ", "[CUDA "]
@@ -38,8 +38,8 @@ pub(super) fn parse(name: &str) -> Parsed {
     let parsed = if activity {
         None
     } else {
-        let tokens = tokens(text);
-        Parser::new(&tokens).whole()
+        let tokens = split_tokens(text);
+        NameParser::new(&tokens).whole()
     };
     parsed.unwrap_or_else(|| {
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -90,8 +90,8 @@ fn cut_off(text: &str) -> Option<&str> {
     (opened('<') >= opened('>') && function.chars().all(is_name)).then_some(function)
 }
 
-struct Parser<'a> {
-    tokens: &'a [Token<'a>],
+struct NameParser<'a> {
+    tokens: &'a [NameToken<'a>],
     at: usize,
     depth: u32,
     /// The full path of the last function seen at the outermost level.
@@ -104,8 +104,8 @@ struct Qualified {
     is_function: bool,
 }
 
-impl<'a> Parser<'a> {
-    fn new(tokens: &'a [Token<'a>]) -> Self {
+impl<'a> NameParser<'a> {
+    fn new(tokens: &'a [NameToken<'a>]) -> Self {
         Self {
             tokens,
             at: 0,
@@ -117,58 +117,62 @@ impl<'a> Parser<'a> {
     fn whole(mut self) -> Option<Parsed> {
         let canonical = self.element()?;
         // Compilers append ` [clone .suffix]` to copies of a function.
-        let ended = self.at == self.tokens.len() || self.peek() == Some(Token::Mark('['));
+        let ended = self.at == self.tokens.len() || self.peek() == Some(NameToken::Mark('['));
         (ended && !canonical.is_empty()).then_some(Parsed {
             canonical,
             head: self.head,
         })
     }
 
-    fn peek(&self) -> Option<Token<'a>> {
+    fn peek(&self) -> Option<NameToken<'a>> {
         self.tokens.get(self.at).copied()
     }
 
-    fn peek_after(&self, count: usize) -> Option<Token<'a>> {
+    fn peek_after(&self, count: usize) -> Option<NameToken<'a>> {
         self.tokens.get(self.at + count).copied()
     }
 
-    fn eat(&mut self, token: Token<'_>) -> Option<()> {
+    fn eat(&mut self, token: NameToken<'_>) -> Option<()> {
         (self.peek() == Some(token)).then(|| self.at += 1)
     }
 
     fn eat_mark(&mut self, mark: char) -> Option<()> {
-        self.eat(Token::Mark(mark))
+        self.eat(NameToken::Mark(mark))
     }
 
     /// A type, a value or a function, up to the bracket or comma that ends it.
     fn element(&mut self) -> Option<String> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > NESTING_MAX {
             return None;
         }
-        let mut element = Element::default();
+        let mut element = NameElement::default();
         while let Some(token) = self.peek() {
             match token {
-                Token::Mark(',' | '>' | ')' | ']' | '}') => break,
-                Token::Name("const") => {
+                NameToken::Mark(',' | '>' | ')' | ']' | '}') => break,
+                NameToken::Name("const") => {
                     self.at += 1;
                     element.constant();
                 }
-                Token::Name("volatile" | "typename" | "struct" | "class" | "enum") => self.at += 1,
-                Token::Number(digits) => {
+                NameToken::Name("volatile" | "typename" | "struct" | "class" | "enum") => {
                     self.at += 1;
-                    element.word(&unsuffixed(digits));
                 }
-                Token::Mark('*' | '&') if !element.is_empty() => {
+                NameToken::Number(digits) => {
                     self.at += 1;
-                    element
-                        .suffix
-                        .push(if token == Token::Mark('*') { '*' } else { '&' });
+                    element.word(&strip_literal_suffix(digits));
                 }
-                Token::Mark('(') if !self.at_anonymous_namespace() => {
+                NameToken::Mark('*' | '&') if !element.is_empty() => {
+                    self.at += 1;
+                    element.suffix.push(if token == NameToken::Mark('*') {
+                        '*'
+                    } else {
+                        '&'
+                    });
+                }
+                NameToken::Mark('(') if !self.at_anonymous_namespace() => {
                     self.parenthesized(&mut element)?;
                 }
-                Token::Mark('[') if !self.at_lambda() => {
+                NameToken::Mark('[') if !self.at_lambda() => {
                     if self.depth == 1 {
                         break;
                     }
@@ -177,15 +181,17 @@ impl<'a> Parser<'a> {
                     self.eat_mark(']')?;
                     element.suffix.push_str(&format!("[{length}]"));
                 }
-                Token::Name(_) | Token::Scope | Token::Mark('(' | '[' | '{' | '\'' | '~') => {
+                NameToken::Name(_)
+                | NameToken::Scope
+                | NameToken::Mark('(' | '[' | '{' | '\'' | '~') => {
                     let name = self.qualified()?;
                     if name.is_function {
                         // Whatever stood before a function was its return type.
-                        element = Element::default();
+                        element = NameElement::default();
                     }
                     element.word(&name.text);
                 }
-                Token::Mark(operator) => {
+                NameToken::Mark(operator) => {
                     self.at += 1;
                     element.prefix.push(operator);
                 }
@@ -196,7 +202,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A cast, an expression in parentheses, or the parameters of a function type.
-    fn parenthesized(&mut self, element: &mut Element) -> Option<()> {
+    fn parenthesized(&mut self, element: &mut NameElement) -> Option<()> {
         self.at += 1;
         if !element.words.is_empty() {
             let list = self.list(')')?;
@@ -206,8 +212,8 @@ impl<'a> Parser<'a> {
         let inner = self.element()?;
         self.eat_mark(')')?;
         let is_cast = match self.peek() {
-            Some(Token::Number(_) | Token::Name(_) | Token::Mark('(')) => true,
-            Some(Token::Mark('-')) => matches!(self.peek_after(1), Some(Token::Number(_))),
+            Some(NameToken::Number(_) | NameToken::Name(_) | NameToken::Mark('(')) => true,
+            Some(NameToken::Mark('-')) => matches!(self.peek_after(1), Some(NameToken::Number(_))),
             _ => false,
         };
         if !is_cast {
@@ -237,7 +243,7 @@ impl<'a> Parser<'a> {
         let mut kept: Vec<String> = Vec::new();
         let mut path: Vec<String> = Vec::new();
         let mut is_function = false;
-        if self.peek() == Some(Token::Scope) {
+        if self.peek() == Some(NameToken::Scope) {
             self.at += 1;
         }
         loop {
@@ -251,13 +257,13 @@ impl<'a> Parser<'a> {
             }
             if may_have_arguments && self.at_parameters() {
                 self.skip_parentheses()?;
-                while let Some(Token::Name("const" | "volatile" | "noexcept")) = self.peek() {
+                while let Some(NameToken::Name("const" | "volatile" | "noexcept")) = self.peek() {
                     self.at += 1;
                 }
                 plain = false;
                 is_function = true;
             }
-            let last = self.eat(Token::Scope).is_none();
+            let last = self.eat(NameToken::Scope).is_none();
             if !text.is_empty() && (last || !plain) {
                 kept.push(text);
             }
@@ -282,16 +288,16 @@ impl<'a> Parser<'a> {
             return Some((String::new(), true));
         }
         match self.peek()? {
-            Token::Name("operator") => self.operator().map(|text| (text, true)),
-            Token::Name("true") => Some(self.literal("1")),
-            Token::Name("false") => Some(self.literal("0")),
-            Token::Name(name) if name.starts_with("_GLOBAL__N_") => {
+            NameToken::Name("operator") => self.operator().map(|text| (text, true)),
+            NameToken::Name("true") => Some(self.literal("1")),
+            NameToken::Name("false") => Some(self.literal("0")),
+            NameToken::Name(name) if name.starts_with("_GLOBAL__N_") => {
                 Some((self.literal("").0, true))
             }
-            Token::Name(name) => {
+            NameToken::Name(name) => {
                 self.at += 1;
-                if self.peek() == Some(Token::Mark('['))
-                    && self.peek_after(1) == Some(Token::Name("abi"))
+                if self.peek() == Some(NameToken::Mark('['))
+                    && self.peek_after(1) == Some(NameToken::Name("abi"))
                 {
                     while self.eat_mark(']').is_none() {
                         self.peek()?;
@@ -300,12 +306,12 @@ impl<'a> Parser<'a> {
                 }
                 Some((name.to_owned(), !is_builtin(name)))
             }
-            Token::Mark('~') => {
+            NameToken::Mark('~') => {
                 self.at += 1;
                 let (name, _) = self.component()?;
                 Some((format!("~{name}"), true))
             }
-            Token::Mark('[' | '{' | '\'') => self.lambda().map(|text| (text, false)),
+            NameToken::Mark('[' | '{' | '\'') => self.lambda().map(|text| (text, false)),
             _ => None,
         }
     }
@@ -323,11 +329,13 @@ impl<'a> Parser<'a> {
             text.push_str("()");
             return Some(text);
         }
-        while let Some(Token::Mark(mark)) = self.peek().filter(|token| *token != Token::Mark('(')) {
+        while let Some(NameToken::Mark(mark)) =
+            self.peek().filter(|token| *token != NameToken::Mark('('))
+        {
             self.at += 1;
             text.push(mark);
         }
-        if let Some(Token::Name(target)) = self.peek() {
+        if let Some(NameToken::Name(target)) = self.peek() {
             self.at += 1;
             text.push(' ');
             text.push_str(target);
@@ -339,10 +347,10 @@ impl<'a> Parser<'a> {
     fn lambda(&mut self) -> Option<String> {
         let open = self.peek()?;
         self.at += 1;
-        let Some(Token::Name(word)) = self.peek() else {
+        let Some(NameToken::Name(word)) = self.peek() else {
             return None;
         };
-        if open == Token::Mark('\'') {
+        if open == NameToken::Mark('\'') {
             self.at += 1;
             self.eat_mark('\'')?;
             // This dialect counts `'lambda'`, `'lambda0'`, `'lambda1'`.
@@ -360,9 +368,9 @@ impl<'a> Parser<'a> {
         self.at += 1;
         self.eat_mark('(')?;
         let parameters = self.lambda_parameters()?;
-        let number = if open == Token::Mark('[') {
+        let number = if open == NameToken::Mark('[') {
             self.eat_mark('(')?;
-            self.eat(Token::Name("instance"))?;
+            self.eat(NameToken::Name("instance"))?;
             let number = self.number()?;
             self.eat_mark(')')?;
             self.eat_mark(']')?;
@@ -396,7 +404,7 @@ impl<'a> Parser<'a> {
 
     fn number(&mut self) -> Option<&'a str> {
         match self.peek()? {
-            Token::Number(digits) => {
+            NameToken::Number(digits) => {
                 self.at += 1;
                 Some(digits)
             }
@@ -411,10 +419,10 @@ impl<'a> Parser<'a> {
             let token = self.peek()?;
             self.at += 1;
             match token {
-                Token::Mark('}') => break,
-                Token::Mark(mark) => text.push(mark),
-                Token::Scope => text.push_str("::"),
-                Token::Name(word) | Token::Number(word) => {
+                NameToken::Mark('}') => break,
+                NameToken::Mark(mark) => text.push(mark),
+                NameToken::Scope => text.push_str("::"),
+                NameToken::Name(word) | NameToken::Number(word) => {
                     if text.ends_with(char::is_alphanumeric) {
                         text.push(' ');
                     }
@@ -427,28 +435,28 @@ impl<'a> Parser<'a> {
     }
 
     fn at_anonymous_namespace(&self) -> bool {
-        self.peek() == Some(Token::Mark('('))
-            && self.peek_after(1) == Some(Token::Name("anonymous"))
-            && self.peek_after(2) == Some(Token::Name("namespace"))
-            && self.peek_after(3) == Some(Token::Mark(')'))
+        self.peek() == Some(NameToken::Mark('('))
+            && self.peek_after(1) == Some(NameToken::Name("anonymous"))
+            && self.peek_after(2) == Some(NameToken::Name("namespace"))
+            && self.peek_after(3) == Some(NameToken::Mark(')'))
     }
 
     fn at_lambda(&self) -> bool {
-        self.peek_after(1) == Some(Token::Name("lambda"))
+        self.peek_after(1) == Some(NameToken::Name("lambda"))
     }
 
     /// Parameters, as opposed to the `(*)` of a pointer to a function.
     fn at_parameters(&self) -> bool {
-        self.peek() == Some(Token::Mark('('))
-            && !matches!(self.peek_after(1), Some(Token::Mark('*' | '&')))
+        self.peek() == Some(NameToken::Mark('('))
+            && !matches!(self.peek_after(1), Some(NameToken::Mark('*' | '&')))
     }
 
     fn skip_parentheses(&mut self) -> Option<()> {
         let mut open = 0_u32;
         loop {
             match self.peek()? {
-                Token::Mark('(') => open += 1,
-                Token::Mark(')') => open -= 1,
+                NameToken::Mark('(') => open += 1,
+                NameToken::Mark(')') => open -= 1,
                 _ => {}
             }
             self.at += 1;
@@ -461,14 +469,14 @@ impl<'a> Parser<'a> {
 
 /// The parts of one type or value while it is read.
 #[derive(Default)]
-struct Element {
+struct NameElement {
     words: Vec<String>,
     prefix: String,
     suffix: String,
     is_const: bool,
 }
 
-impl Element {
+impl NameElement {
     fn is_empty(&self) -> bool {
         self.words.is_empty() && self.suffix.is_empty()
     }
@@ -516,7 +524,7 @@ fn is_builtin(name: &str) -> bool {
 }
 
 /// An integer without `u`, `l` and their combinations; other literals as they are.
-fn unsuffixed(digits: &str) -> String {
+fn strip_literal_suffix(digits: &str) -> String {
     let bare = digits.trim_end_matches(['u', 'U', 'l', 'L']);
     if bare.bytes().all(|byte| byte.is_ascii_digit()) {
         bare.to_owned()

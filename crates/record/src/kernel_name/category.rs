@@ -3,9 +3,9 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Lowered, Rule, anywhere, first_match, head};
+use super::{Lowered, NameRule, anywhere, first_match, head};
 
-/// What a kernel does.
+/// The purpose of a kernel, as far as its name shows.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Deserialize,
 )]
@@ -37,15 +37,14 @@ pub enum Category {
     /// Writes into a paged key-value cache.
     Cache,
     Sort,
-    /// Choosing tokens from logits.
+    /// Choosing the next token from logits.
     Sampling,
     /// Scaling to or from a narrower format.
     Quantize,
     /// Routing and permuting tokens for a mixture of experts.
     Moe,
-    /// State-space and linear-attention recurrences.
+    /// Recurrences of state-space and linear-attention models.
     Recurrence,
-    /// Generation of random numbers.
     Random,
     Resample,
     Communication,
@@ -102,9 +101,9 @@ impl fmt::Display for Category {
     }
 }
 
-pub(super) fn of(name: &Lowered) -> Category {
+pub(super) fn find_category(name: &Lowered) -> Category {
     let table = if name.head.starts_with("triton_") {
-        inductor(&name.head)
+        inductor_category(&name.head)
     } else {
         None
     };
@@ -114,8 +113,8 @@ pub(super) fn of(name: &Lowered) -> Category {
             head: name.head.replace(word, ""),
             whole: name.whole.replace(word, ""),
         };
-        let found = first_match(own, &name).or_else(|| first_match(RULES, &name));
-        return found.unwrap_or(Category::Other);
+        let category = first_match(own, &name).or_else(|| first_match(RULES, &name));
+        return category.unwrap_or(Category::Other);
     }
     table
         .or_else(|| first_match(RULES, name))
@@ -124,7 +123,7 @@ pub(super) fn of(name: &Lowered) -> Category {
 
 /// Libraries and namespaces with a purpose in their own names that most of their kernels do not have, and rows that their kernels
 /// are looked up in first, without that word.
-const LIBRARIES: &[(&str, &[Rule<Category>])] = &[
+const LIBRARIES: &[(&str, &[NameRule<Category>])] = &[
     ("fbgemm", FBGEMM),
     ("deep_gemm", &[]),
     ("deepgemm", &[]),
@@ -132,8 +131,8 @@ const LIBRARIES: &[(&str, &[Rule<Category>])] = &[
     ("cutlass_kernels", &[]),
 ];
 
-/// Kernels of FBGEMM.
-const FBGEMM: &[Rule<Category>] = &[
+/// Names that only FBGEMM's kernels have.
+const FBGEMM: &[NameRule<Category>] = &[
     head("split_embedding", Category::Embedding),
     head("permute", Category::Index),
     head("bucketize", Category::Index),
@@ -147,7 +146,7 @@ const FBGEMM: &[Rule<Category>] = &[
 ];
 
 /// First match decides, so a fused kernel takes the row that costs most: attention before rope before norm.
-const RULES: &[Rule<Category>] = &[
+const RULES: &[NameRule<Category>] = &[
     // Exchange between devices.
     anywhere("[cuda graph]", Category::Graph),
     head("nccl", Category::Communication),
@@ -165,6 +164,10 @@ const RULES: &[Rule<Category>] = &[
     anywhere("all-to-all", Category::Communication),
     anywhere("reduce-scatter", Category::Communication),
     anywhere("collective-permute", Category::Communication),
+    anywhere("cublas-gemm", Category::Gemm),
+    anywhere("cublas-batch-gemm", Category::Gemm),
+    anywhere("cublas-lt-matmul", Category::Gemm),
+    anywhere("cudnn-conv", Category::Conv),
     head("multimem", Category::Communication),
     head("all2all", Category::Communication),
     head("alltoall", Category::Communication),
@@ -377,7 +380,9 @@ const RULES: &[Rule<Category>] = &[
     head("kernel_conv", Category::Conv),
     head("xdlops_bwd_weight", Category::Conv),
     anywhere("groupedconvolution", Category::Conv),
+    head("conv1d", Category::Conv),
     head("conv2d", Category::Conv),
+    head("conv3d", Category::Conv),
     head("conv_depthwise", Category::Conv),
     head("convolution", Category::Conv),
     // volta_scudnn_…, volta_fp16_s884cudnn_…, turing_fp16_s1688cudnn_…, ampere_fp16_s16816cudnn_…
@@ -493,6 +498,9 @@ const RULES: &[Rule<Category>] = &[
     head("compute_grad_weight", Category::Embedding),
     head("partials_per_segment", Category::Embedding),
     head("elementwise_kernel_with_index", Category::Elementwise),
+    // Sums by index: `scatter_add_`, `index_add_` (`ReduceAdd`), those of torch_scatter.
+    anywhere("reduceadd", Category::Reduce),
+    head("segment_csr", Category::Reduce),
     head("index", Category::Index),
     head("position_kernel", Category::Index),
     head("resolve_future_token_ids", Category::Index),
@@ -577,7 +585,7 @@ const ARITHMETIC: &[&str] = &[
 ];
 
 /// Names that TorchInductor gives: `triton_<kind>_fused_<operators>_<number>`.
-fn inductor(name: &str) -> Option<Category> {
+fn inductor_category(name: &str) -> Option<Category> {
     let kind = name.strip_prefix("triton_")?.split('_').next()?;
     let (_, operators) = name.split_once("fused_")?;
     let has = |operator: &str| operators.contains(operator);
@@ -657,6 +665,10 @@ mod tests {
         ("void machete::machete_mm_kernel<int>(int)", Gemm),
         ("_p_matmul_ogs_NNT_bf16xbf16xmxfp4_128x256x64x1", Gemm),
         ("fused_moe_kernel", Gemm),
+        ("cublas-gemm.12", Gemm),
+        ("cublas-lt-matmul.3.0", Gemm),
+        ("cudnn-conv-bias-activation.4", Conv),
+        ("void cudnn::cnn::conv1D_grouped_kernel<float, 3>(int)", Conv),
         ("volta_sgemm_128x64_nn", Gemm),
         ("turing_igemm_int8_128x128_ldg4_nt", Gemm),
         // Attention
@@ -714,6 +726,9 @@ mod tests {
         ("void (anonymous namespace)::resolve_future_token_ids_kernel<long>(long*, long const*, unsigned long)", Index),
         ("void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 512, true, 1>(float)", Norm),
         ("void cudnn::ops::scalePackedTensor_kernel<float, float>(cudnnTensor4dStruct, float*, float)", Elementwise),
+        ("void at::native::_scatter_gather_elementwise_kernel<128, 8, at::native::_cuda_scatter_gather_internal_kernel<true, float>::operator()<at::native::ReduceAdd>(int)::{lambda(int)#1}>(int)", Reduce),
+        ("void at::native::indexFuncLargeIndex<float, long, unsigned int, 2, 2, -2, true, at::native::ReduceAdd>(int)", Reduce),
+        ("void segment_csr_kernel<float, (ReductionType)0, 1>(float const*)", Reduce),
         // fbgemm
         ("void fbgemm_gpu::permute_2D_lengths_kernel<int>(int, int)", Index),
         ("void fbgemm_gpu::_float_to_fused8bitrowwise_cuda_kernel<float>(float const*)", Quantize),

@@ -3,7 +3,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Lowered, Rule, anywhere, first_match, head};
+use super::{Lowered, NameRule, anywhere, first_match, head};
 
 /// The library a kernel's code comes from.
 #[derive(
@@ -26,7 +26,7 @@ pub enum Library {
     Aten,
     /// Compiled by Triton, TorchInductor's kernels included.
     Triton,
-    /// Fused by TorchScript's compiler.
+    /// nvFuser: fused by the compiler of TorchScript.
     NvFuser,
     Nccl,
     Nvshmem,
@@ -41,7 +41,7 @@ pub enum Library {
     Miopen,
     Aiter,
     RocPrim,
-    /// Kernels of recommender models.
+    /// FBGEMM, the kernels of recommender models.
     Fbgemm,
     Xla,
     /// Not shown by the name.
@@ -87,7 +87,7 @@ impl fmt::Display for Library {
     }
 }
 
-pub(super) fn of(name: &Lowered) -> Library {
+pub(super) fn find_library(name: &Lowered) -> Library {
     // TorchInductor's names list what was fused, operators of other libraries among it.
     if name.head.starts_with("triton_") {
         return Library::Triton;
@@ -105,7 +105,7 @@ fn is_fusion_of_xla(head: &str) -> bool {
 }
 
 /// First match decides: the outer library before the templates it was built from.
-const RULES: &[Rule<Library>] = &[
+const RULES: &[NameRule<Library>] = &[
     // Fused kernels of Megatron and Apex; ATen's have the same ending.
     head("scaled_upper_triang", Library::Unknown),
     head("scaled_masked_softmax", Library::Unknown),

@@ -23,7 +23,6 @@ pub const GRAPH_EXECUTION: &str = "[CUDA graph]";
 /// The purpose of a kernel and the library that holds it, as far as its name shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct KernelClass {
-    /// What the kernel does.
     pub category: Category,
     /// Where its code comes from.
     pub library: Library,
@@ -31,14 +30,14 @@ pub struct KernelClass {
 
 /// Reads purpose and library from a kernel's name in any tool's spelling, mangled or not.
 pub fn classify(name: &str) -> KernelClass {
-    let Parsed { canonical, head } = canonical::parse(name);
+    let Parsed { canonical, head } = canonical::parse_name(name);
     let name = Lowered {
         head: head.to_ascii_lowercase(),
         whole: format!("{name} {canonical}").to_ascii_lowercase(),
     };
     KernelClass {
-        category: category::of(&name),
-        library: library::of(&name),
+        category: category::find_category(&name),
+        library: library::find_library(&name),
     }
 }
 
@@ -52,7 +51,7 @@ struct Lowered {
 
 /// Where a rule looks for its needle.
 #[derive(Clone, Copy)]
-enum Place {
+enum NeedlePlace {
     /// In the function's own path.
     Head,
     /// Anywhere, template arguments and parameters included.
@@ -60,34 +59,34 @@ enum Place {
 }
 
 /// One row of a table: the first row whose needle is found decides.
-struct Rule<T> {
-    place: Place,
+struct NameRule<T> {
+    place: NeedlePlace,
     needle: &'static str,
     gives: T,
 }
 
-const fn head<T>(needle: &'static str, gives: T) -> Rule<T> {
-    Rule {
-        place: Place::Head,
+const fn head<T>(needle: &'static str, gives: T) -> NameRule<T> {
+    NameRule {
+        place: NeedlePlace::Head,
         needle,
         gives,
     }
 }
 
-const fn anywhere<T>(needle: &'static str, gives: T) -> Rule<T> {
-    Rule {
-        place: Place::Anywhere,
+const fn anywhere<T>(needle: &'static str, gives: T) -> NameRule<T> {
+    NameRule {
+        place: NeedlePlace::Anywhere,
         needle,
         gives,
     }
 }
 
-fn first_match<T: Copy>(rules: &[Rule<T>], name: &Lowered) -> Option<T> {
+fn first_match<T: Copy>(rules: &[NameRule<T>], name: &Lowered) -> Option<T> {
     rules
         .iter()
         .find(|rule| match rule.place {
-            Place::Head => name.head.contains(rule.needle),
-            Place::Anywhere => name.whole.contains(rule.needle),
+            NeedlePlace::Head => name.head.contains(rule.needle),
+            NeedlePlace::Anywhere => name.whole.contains(rule.needle),
         })
         .map(|rule| rule.gives)
 }

@@ -8,7 +8,7 @@
 const UNNAMED: &str = "unnamed>::";
 
 /// The name with anonymous namespaces of Nsight's spelling removed and cut lambdas opened again.
-pub(super) fn repair(name: &str) -> String {
+pub(super) fn repair_name(name: &str) -> String {
     open_lambdas(&drop_unnamed(name))
 }
 
@@ -39,22 +39,27 @@ pub(super) fn is_word(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::repair;
+    use super::repair_name;
 
     #[test]
     fn anonymous_namespaces_go_whether_whole_or_cut() {
         assert_eq!(
-            repair("void at::<unnamed>::f<at::<unnamed>::T<2>>"),
+            repair_name("void at::<unnamed>::f<at::<unnamed>::T<2>>"),
             "void at::f<at::T<2>>"
         );
-        assert_eq!(repair("void unnamed>::f<unnamed>::T<2>>"), "void f<T<2>>");
-        assert_eq!(repair("void <unnamed>::f<int>"), "void f<int>");
+        assert_eq!(
+            repair_name("void unnamed>::f<unnamed>::T<2>>"),
+            "void f<T<2>>"
+        );
+        assert_eq!(repair_name("void <unnamed>::f<int>"), "void f<int>");
     }
 
     #[test]
     fn a_lambda_cut_after_const_is_opened() {
         assert_eq!(
-            repair("g(X &)::[lambda() (instance 3)]::operator ()() lambda(float) (instance 1)]"),
+            repair_name(
+                "g(X &)::[lambda() (instance 3)]::operator ()() lambda(float) (instance 1)]"
+            ),
             "g(X &)::[lambda() (instance 3)]::operator ()()::[lambda(float) (instance 1)]"
         );
     }

@@ -26,7 +26,7 @@ pub struct MemoryChange {
     /// Negative where it is given back.
     pub bytes: i64,
     pub address: u64,
-    /// Index in the sites.
+    /// Index in the list of sites; `None` where the site was not recorded.
     pub site: Option<u32>,
 }
 

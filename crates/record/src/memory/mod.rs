@@ -12,13 +12,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::by_site::{MemoryChange, SiteHistory, SiteLevels, site_history};
-pub(crate) use self::replay::{Action, Event, replay};
+pub(crate) use self::replay::{AllocatorAction, AllocatorEvent, replay_events};
 use crate::issue::Issue;
 
 /// The memory of all devices at the time of a snapshot, and before it as far as that was recorded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct MemoryHistory {
-    /// The devices, by number.
+    /// One entry per device, in the order of their numbers.
     pub devices: Vec<DeviceMemory>,
     /// What could not be read or does not fit together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -44,7 +44,7 @@ impl MemoryHistory {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct DeviceMemory {
-    /// Index of the device.
+    /// Index of the device as torch counts.
     pub device: i64,
     /// At the time of the snapshot.
     pub now: MemoryState,
@@ -58,7 +58,7 @@ pub struct DeviceMemory {
 pub struct MemoryState {
     /// Segments that it holds from the device.
     pub segments: u64,
-    /// Their bytes.
+    /// Bytes of those segments.
     pub reserved_bytes: Bytes,
     /// Bytes of blocks in use.
     pub allocated_bytes: Bytes,
@@ -68,7 +68,7 @@ pub struct MemoryState {
     pub requested_bytes: Bytes,
     /// Free bytes in segments that are partly in use: they cannot be returned to the device.
     pub inactive_split_bytes: Bytes,
-    /// The largest free block.
+    /// Size of the largest free block.
     pub largest_free_bytes: Bytes,
 }
 
@@ -96,13 +96,13 @@ pub struct DeviceHistory {
     pub out_of_memory: Vec<OutOfMemory>,
     /// The moment with the most allocated memory.
     pub peak: MemoryPoint,
-    /// The most reserved memory.
+    /// The largest amount of reserved memory in the recorded time.
     pub peak_reserved_bytes: Bytes,
     /// Who held memory at the peak, the most first; what was allocated before the recording has no site.
     pub at_peak: Vec<Holding>,
     /// The largest allocations, by size and site.
     pub largest: Vec<Holding>,
-    /// Memory over time.
+    /// Memory at moments of the recording, in order; empty where it was left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<MemoryPoint>,
     /// What the program asked for over time, by the place that did.
@@ -117,7 +117,7 @@ pub struct DeviceHistory {
 /// because it would not split it, that is not seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct MemoryPoint {
-    /// When, in Unix time.
+    /// Unix time of the moment, ns.
     pub time_ns: Nanos,
     /// What the program had asked for.
     pub requested_bytes: Bytes,
@@ -134,7 +134,7 @@ impl MemoryPoint {
     }
 }
 
-/// Blocks that belong together.
+/// Blocks of one allocation site, or of one size and site.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Holding {
     /// Where they were allocated: `transformers/models/qwen2/modeling_qwen2.py:356 forward`; absent where that was not
@@ -148,12 +148,12 @@ pub struct Holding {
     pub blocks: Option<u64>,
 }
 
-/// A request that failed.
+/// A request that failed for lack of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct OutOfMemory {
-    /// When, in Unix time.
+    /// Unix time of the request, ns.
     pub time_ns: Nanos,
-    /// What was asked for.
+    /// Bytes that the program asked for.
     pub requested_bytes: Bytes,
     /// What the device had left, where that was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -22,9 +22,8 @@ const LISTED: usize = 20;
 /// The most points that a timeline keeps.
 const POINTS: usize = 50_000;
 
-/// What an allocator did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum AllocatorAction {
     Allocate,
     Free,
     /// Got a segment, or pages for one, from the device.
@@ -38,27 +37,27 @@ pub(crate) enum Action {
 
 /// One event of an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Event {
-    pub(crate) action: Action,
+pub(crate) struct AllocatorEvent {
+    pub(crate) action: AllocatorAction,
     pub(crate) address: u64,
     pub(crate) bytes: Bytes,
     pub(crate) time_ns: Nanos,
-    /// Index in the sites.
+    /// Index in the list of sites; `None` where the site was not recorded.
     pub(crate) site: Option<u32>,
 }
 
 /// The sizes that events move, as differences.
 #[derive(Clone, Copy, Debug, Default)]
-struct Level {
+struct MemoryLevels {
     requested: i64,
     allocated: i64,
     reserved: i64,
 }
 
-impl Level {
-    fn apply(&mut self, event: &Event) {
-        let bytes = signed(event.bytes.0);
-        let rounded = signed(
+impl MemoryLevels {
+    fn apply(&mut self, event: &AllocatorEvent) {
+        let bytes = to_signed(event.bytes.0);
+        let rounded = to_signed(
             event
                 .bytes
                 .0
@@ -67,11 +66,11 @@ impl Level {
                 .unwrap_or(event.bytes.0),
         );
         let (requested, allocated, reserved) = match event.action {
-            Action::Allocate => (bytes, rounded, 0),
-            Action::Free => (-bytes, -rounded, 0),
-            Action::Reserve => (0, 0, bytes),
-            Action::Release => (0, 0, -bytes),
-            Action::OutOfMemory(_) | Action::Other => (0, 0, 0),
+            AllocatorAction::Allocate => (bytes, rounded, 0),
+            AllocatorAction::Free => (-bytes, -rounded, 0),
+            AllocatorAction::Reserve => (0, 0, bytes),
+            AllocatorAction::Release => (0, 0, -bytes),
+            AllocatorAction::OutOfMemory(_) | AllocatorAction::Other => (0, 0, 0),
         };
         self.requested = self.requested.saturating_add(requested);
         self.allocated = self.allocated.saturating_add(allocated);
@@ -95,20 +94,20 @@ impl Level {
 
 /// The history that ends with `now`, and at how many events a size was below zero: such events do not belong to the
 /// snapshot, or some are missing. `None` where there are no events.
-pub(crate) fn replay(
-    events: &[Event],
+pub(crate) fn replay_events(
+    events: &[AllocatorEvent],
     now: &MemoryState,
     sites: &[String],
 ) -> Option<(DeviceHistory, u64)> {
     let first = events.first()?;
-    let mut moved = Level::default();
+    let mut moved = MemoryLevels::default();
     for event in events {
         moved.apply(event);
     }
-    let mut level = Level {
-        requested: signed(now.requested_bytes.0).saturating_sub(moved.requested),
-        allocated: signed(now.allocated_bytes.0).saturating_sub(moved.allocated),
-        reserved: signed(now.reserved_bytes.0).saturating_sub(moved.reserved),
+    let mut level = MemoryLevels {
+        requested: to_signed(now.requested_bytes.0).saturating_sub(moved.requested),
+        allocated: to_signed(now.allocated_bytes.0).saturating_sub(moved.allocated),
+        reserved: to_signed(now.reserved_bytes.0).saturating_sub(moved.reserved),
     };
     let start = level.at(first.time_ns);
     let mut history = DeviceHistory {
@@ -121,15 +120,15 @@ pub(crate) fn replay(
     let mut events_to_peak = 0;
     for (position, event) in events.iter().enumerate() {
         match event.action {
-            Action::Allocate => history.allocations += 1,
-            Action::Free => history.frees += 1,
-            Action::OutOfMemory(device_free) => history.out_of_memory.push(OutOfMemory {
+            AllocatorAction::Allocate => history.allocations += 1,
+            AllocatorAction::Free => history.frees += 1,
+            AllocatorAction::OutOfMemory(device_free) => history.out_of_memory.push(OutOfMemory {
                 time_ns: event.time_ns,
                 requested_bytes: event.bytes,
                 device_free_bytes: device_free,
             }),
-            Action::Reserve | Action::Release => {}
-            Action::Other => continue,
+            AllocatorAction::Reserve | AllocatorAction::Release => {}
+            AllocatorAction::Other => continue,
         }
         level.apply(event);
         below_zero += u64::from(level.is_negative());
@@ -141,22 +140,22 @@ pub(crate) fn replay(
         history.peak_reserved_bytes = history.peak_reserved_bytes.max(point.reserved_bytes);
         history.timeline.push(point);
     }
-    history.at_peak = holdings(
+    history.at_peak = holdings_at_peak(
         &events[..events_to_peak],
         history.peak.requested_bytes,
         sites,
     );
-    history.largest = largest(events, sites);
-    history.by_site = site_history(&changes(events), start.requested_bytes, sites);
-    history.timeline = thinned(history.timeline, POINTS);
+    history.largest = largest_allocations(events, sites);
+    history.by_site = site_history(&list_changes(events), start.requested_bytes, sites);
+    history.timeline = thin_points(history.timeline, POINTS);
     Some((history, below_zero))
 }
 
-fn changes(events: &[Event]) -> Vec<MemoryChange> {
+fn list_changes(events: &[AllocatorEvent]) -> Vec<MemoryChange> {
     let moved = events.iter().filter_map(|event| {
         let bytes = match event.action {
-            Action::Allocate => signed(event.bytes.0),
-            Action::Free => -signed(event.bytes.0),
+            AllocatorAction::Allocate => to_signed(event.bytes.0),
+            AllocatorAction::Free => -to_signed(event.bytes.0),
             _ => return None,
         };
         Some(MemoryChange {
@@ -170,14 +169,14 @@ fn changes(events: &[Event]) -> Vec<MemoryChange> {
 }
 
 /// Who holds memory after these events, when `requested` bytes are held in all.
-fn holdings(events: &[Event], requested: Bytes, sites: &[String]) -> Vec<Holding> {
+fn holdings_at_peak(events: &[AllocatorEvent], requested: Bytes, sites: &[String]) -> Vec<Holding> {
     let mut live: FxHashMap<u64, (Bytes, Option<u32>)> = FxHashMap::default();
     for event in events {
         match event.action {
-            Action::Allocate => {
+            AllocatorAction::Allocate => {
                 live.insert(event.address, (event.bytes, event.site));
             }
-            Action::Free => {
+            AllocatorAction::Free => {
                 live.remove(&event.address);
             }
             _ => {}
@@ -193,7 +192,7 @@ fn holdings(events: &[Event], requested: Bytes, sites: &[String]) -> Vec<Holding
     let mut holdings: Vec<Holding> = by_site
         .into_iter()
         .map(|(site, (bytes, blocks))| Holding {
-            site: name(site, sites).or_else(|| Some("unknown".to_owned())),
+            site: site_name(site, sites).or_else(|| Some("unknown".to_owned())),
             bytes,
             blocks: Some(blocks),
         })
@@ -211,11 +210,11 @@ fn holdings(events: &[Event], requested: Bytes, sites: &[String]) -> Vec<Holding
 }
 
 /// The largest allocations; those of one size and site are one.
-fn largest(events: &[Event], sites: &[String]) -> Vec<Holding> {
+fn largest_allocations(events: &[AllocatorEvent], sites: &[String]) -> Vec<Holding> {
     let mut by_size: FxHashMap<(Bytes, Option<u32>), u64> = FxHashMap::default();
     for event in events
         .iter()
-        .filter(|event| event.action == Action::Allocate)
+        .filter(|event| event.action == AllocatorAction::Allocate)
     {
         *by_size.entry((event.bytes, event.site)).or_default() += 1;
     }
@@ -227,19 +226,19 @@ fn largest(events: &[Event], sites: &[String]) -> Vec<Holding> {
     all.truncate(LISTED);
     all.into_iter()
         .map(|((bytes, site), blocks)| Holding {
-            site: name(site, sites),
+            site: site_name(site, sites),
             bytes,
             blocks: Some(blocks),
         })
         .collect()
 }
 
-fn name(site: Option<u32>, sites: &[String]) -> Option<String> {
+fn site_name(site: Option<u32>, sites: &[String]) -> Option<String> {
     sites.get(site? as usize).cloned()
 }
 
 /// At most `most` points. Of each interval of equally many, the one with the most allocated memory and the last are kept.
-fn thinned(points: Vec<MemoryPoint>, most: usize) -> Vec<MemoryPoint> {
+fn thin_points(points: Vec<MemoryPoint>, most: usize) -> Vec<MemoryPoint> {
     if points.len() <= most {
         return points;
     }
@@ -257,7 +256,7 @@ fn thinned(points: Vec<MemoryPoint>, most: usize) -> Vec<MemoryPoint> {
     kept
 }
 
-fn signed(bytes: u64) -> i64 {
+fn to_signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
@@ -265,8 +264,14 @@ fn signed(bytes: u64) -> i64 {
 mod tests {
     use super::*;
 
-    fn event(action: Action, address: u64, bytes: u64, time_ns: i64, site: u32) -> Event {
-        Event {
+    fn event(
+        action: AllocatorAction,
+        address: u64,
+        bytes: u64,
+        time_ns: i64,
+        site: u32,
+    ) -> AllocatorEvent {
+        AllocatorEvent {
             action,
             address,
             bytes: Bytes(bytes),
@@ -292,14 +297,20 @@ mod tests {
             ..MemoryState::default()
         };
         let events = [
-            event(Action::Allocate, 1, 100, 10, 0),
-            event(Action::Reserve, 9, 2048, 20, 0),
-            event(Action::Allocate, 2, 600, 30, 1),
-            event(Action::Other, 0, 0, 35, 0),
-            event(Action::Free, 3, 700, 40, 0),
-            event(Action::OutOfMemory(Some(Bytes(7))), 0, 99_999, 50, 0),
+            event(AllocatorAction::Allocate, 1, 100, 10, 0),
+            event(AllocatorAction::Reserve, 9, 2048, 20, 0),
+            event(AllocatorAction::Allocate, 2, 600, 30, 1),
+            event(AllocatorAction::Other, 0, 0, 35, 0),
+            event(AllocatorAction::Free, 3, 700, 40, 0),
+            event(
+                AllocatorAction::OutOfMemory(Some(Bytes(7))),
+                0,
+                99_999,
+                50,
+                0,
+            ),
         ];
-        let (history, below_zero) = replay(&events, &now, &sites()).unwrap();
+        let (history, below_zero) = replay_events(&events, &now, &sites()).unwrap();
         assert_eq!(below_zero, 0);
         let levels: Vec<_> = history
             .timeline
@@ -347,11 +358,12 @@ mod tests {
 
     #[test]
     fn events_of_another_snapshot_are_noticed() {
-        let events = [event(Action::Allocate, 1, 100, 0, 0)];
-        let (history, below_zero) = replay(&events, &MemoryState::default(), &sites()).unwrap();
+        let events = [event(AllocatorAction::Allocate, 1, 100, 0, 0)];
+        let (history, below_zero) =
+            replay_events(&events, &MemoryState::default(), &sites()).unwrap();
         assert_eq!(below_zero, 1);
         assert_eq!(history.timeline[0].requested_bytes, Bytes(0));
-        assert!(replay(&[], &MemoryState::default(), &[]).is_none());
+        assert!(replay_events(&[], &MemoryState::default(), &[]).is_none());
     }
 
     #[test]
@@ -363,7 +375,7 @@ mod tests {
                 ..MemoryPoint::default()
             })
             .collect();
-        let kept = thinned(points.clone(), 100);
+        let kept = thin_points(points.clone(), 100);
         assert!(kept.len() <= 100, "{}", kept.len());
         assert!(kept.contains(&points[333]));
         assert_eq!(kept.last(), points.last());
@@ -371,6 +383,6 @@ mod tests {
             kept.windows(2)
                 .all(|pair| pair[0].time_ns < pair[1].time_ns)
         );
-        assert_eq!(thinned(points.clone(), 1000), points);
+        assert_eq!(thin_points(points.clone(), 1000), points);
     }
 }

@@ -10,7 +10,7 @@ use super::{Plan, RuntimeType};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CuptiPlan {
-    /// Whether it is; absent is where the model runs on a GPU.
+    /// Whether it is; absent is where the model runs on a GPU and Nsight Systems does not record the timeline.
     pub enable: Option<bool>,
     /// The share of time that recording may cost; absent records everything.
     pub overhead: Option<Share>,
@@ -25,7 +25,8 @@ impl CuptiPlan {
     pub fn applies(&self, plan: &Plan) -> bool {
         let on_gpu =
             plan.device.is_cuda() && is_recorded(plan.runtime.kind) && plan.hardware.ranks == 1;
-        self.enable.unwrap_or(on_gpu)
+        let is_recorded_by_nsys = plan.pipeline.nsys.is_enabled() && self.overhead.is_none();
+        self.enable.unwrap_or(on_gpu && !is_recorded_by_nsys)
     }
 
     /// What is wrong with it.

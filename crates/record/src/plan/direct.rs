@@ -9,7 +9,7 @@ use super::{Plan, RuntimeType, StagePlan};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DirectInferencePlan {
-    /// Whether it is done.
+    /// Whether the stage runs.
     pub enable: bool,
     /// What is written of predictions.
     pub output: DirectOutputPlan,

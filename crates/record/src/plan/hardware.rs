@@ -3,38 +3,38 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Compile, Place, Plan, RuntimeType};
+use super::{Compile, ModelPlace, Plan, RuntimeType};
 
-/// What describes the device.
+/// The device that results are compared with, and how many of them share the model.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HardwarePlan {
     /// `auto`, the name of a known device, or a file.
     pub spec: String,
     /// Processes that share the model, each with a device of its own.
-    #[serde(default = "one")]
+    #[serde(default = "one_rank")]
     pub ranks: u32,
     /// Power limit of the GPUs while the run lasts, W; absent leaves them as they are.
     #[serde(default)]
     pub power_limit_w: Option<f64>,
 }
 
-fn one() -> u32 {
+fn one_rank() -> u32 {
     1
 }
 
-/// No GPU takes more.
-const MOST_WATTS: f64 = 10_000.0;
+/// No GPU draws as much; a larger limit is a mistake in the config.
+const POWER_LIMIT_MAX_W: f64 = 10_000.0;
 
 /// More processes than any machine has GPUs.
-const MOST_RANKS: u32 = 64;
+const RANKS_MAX: u32 = 64;
 
 impl HardwarePlan {
     /// A power limit that no device has.
     pub(super) fn impossible_power(&self) -> Option<(&'static str, String)> {
         let limit = self.power_limit_w?;
-        let is_possible = limit > 0.0 && limit <= MOST_WATTS;
-        let message = || format!("{limit}, but must lie above 0 and up to {MOST_WATTS} W");
+        let is_possible = limit > 0.0 && limit <= POWER_LIMIT_MAX_W;
+        let message = || format!("{limit}, but must lie above 0 and up to {POWER_LIMIT_MAX_W} W");
         (!is_possible).then(|| ("hardware.power_limit_w", message()))
     }
 
@@ -59,10 +59,10 @@ impl HardwarePlan {
     }
 
     /// The GPUs of a run, as CUDA counts them.
-    pub fn cuda_devices(&self, place: Place) -> Vec<u32> {
+    pub fn cuda_devices(&self, place: ModelPlace) -> Vec<u32> {
         match place {
-            Place::Cuda(0) => (0..self.ranks.max(1)).collect(),
-            Place::Cuda(device) => vec![device],
+            ModelPlace::Cuda(0) => (0..self.ranks.max(1)).collect(),
+            ModelPlace::Cuda(device) => vec![device],
             _ => Vec::new(),
         }
     }
@@ -75,8 +75,8 @@ impl HardwarePlan {
     ) {
         const KEY: &str = "hardware.ranks";
         self.power_mistakes(plan, wrong);
-        if !(1..=MOST_RANKS).contains(&self.ranks) {
-            wrong(KEY, format!("must lie between 1 and {MOST_RANKS}"), None);
+        if !(1..=RANKS_MAX).contains(&self.ranks) {
+            wrong(KEY, format!("must lie between 1 and {RANKS_MAX}"), None);
         }
         if self.ranks <= 1 {
             return;
@@ -86,7 +86,7 @@ impl HardwarePlan {
             let message = "this runtime does not share a model among processes";
             wrong(KEY, message.to_owned(), Some(hint));
         }
-        if matches!(plan.device, Place::Cuda(number) if number > 0) {
+        if matches!(plan.device, ModelPlace::Cuda(number) if number > 0) {
             let message = format!("{} ranks use GPUs 0 to {}", self.ranks, self.ranks - 1);
             wrong("device", message, Some("device=cuda:0"));
         }

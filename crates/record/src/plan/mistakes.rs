@@ -1,6 +1,6 @@
 //! What is wrong with a request, found while nothing has been spent on it.
 
-use super::{Place, Plan, RuntimeType, direct, nsight, serving, torch};
+use super::{ModelPlace, Plan, RuntimeType, direct, nsight, serving, torch};
 
 /// Something wrong with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,7 +8,6 @@ pub struct Mistake {
     /// The config key it is about.
     pub key: &'static str,
     pub message: String,
-    /// What would be right.
     pub hint: Option<String>,
 }
 
@@ -23,17 +22,17 @@ impl Mistake {
 }
 
 /// More threads than any machine has cores: a runtime that is asked for a hundred thousand stands still for minutes.
-const MOST_THREADS: u32 = 4096;
+const THREADS_MAX: u32 = 4096;
 
 /// More seconds than anybody waits, and few enough to add to any clock.
-const LONGEST_S: f64 = 1e9;
+const DURATION_MAX_S: f64 = 1e9;
 
 impl Plan {
     /// Everything wrong with the request as far as the request alone can tell; empty if it can start.
     pub fn mistakes(&self) -> Vec<Mistake> {
-        let mut found = Vec::new();
+        let mut mistakes = Vec::new();
         let mut wrong = |key, message: String, hint: Option<&str>| {
-            found.push(Mistake::new(key, message, hint));
+            mistakes.push(Mistake::new(key, message, hint));
         };
         for (key, value) in self.positive() {
             if value == 0 {
@@ -112,7 +111,7 @@ impl Plan {
                 Some("a positive number, or infer.do_sample=false"),
             );
         }
-        found
+        mistakes
     }
 
     /// Keys whose values must be at least 1.
@@ -142,9 +141,9 @@ impl Plan {
 
     /// Everything beyond that which stands against executing it.
     pub fn execution_mistakes(&self) -> Vec<Mistake> {
-        let mut found = Vec::new();
+        let mut mistakes = Vec::new();
         let mut wrong = |key, message: String, hint: Option<&str>| {
-            found.push(Mistake::new(key, message, hint));
+            mistakes.push(Mistake::new(key, message, hint));
         };
         match self.runtime.kind {
             RuntimeType::Command if self.runtime.argv.is_empty() => wrong(
@@ -173,8 +172,8 @@ impl Plan {
                     wrong("runtime.repeats", "must be at least 1".to_owned(), None);
                 }
                 let threads = self.runtime.threads;
-                if threads.is_some_and(|threads| !(1..=MOST_THREADS).contains(&threads)) {
-                    let message = format!("must lie between 1 and {MOST_THREADS}");
+                if threads.is_some_and(|threads| !(1..=THREADS_MAX).contains(&threads)) {
+                    let message = format!("must lie between 1 and {THREADS_MAX}");
                     wrong("runtime.threads", message, None);
                 }
                 if self.model.reads_weights() && self.model.path.is_none() {
@@ -199,11 +198,11 @@ impl Plan {
         if self
             .runtime
             .timeout_s
-            .is_some_and(|limit| !(limit > 0.0 && limit <= LONGEST_S))
+            .is_some_and(|limit| !(limit > 0.0 && limit <= DURATION_MAX_S))
         {
             wrong(
                 "runtime.timeout_s",
-                format!("must be a positive number of seconds, at most {LONGEST_S}"),
+                format!("must be a positive number of seconds, at most {DURATION_MAX_S}"),
                 None,
             );
         }
@@ -215,7 +214,7 @@ impl Plan {
             );
         }
         self.refused(&mut wrong);
-        found
+        mistakes
     }
 
     /// What the native runtime cannot do.
@@ -244,7 +243,7 @@ impl Plan {
                 wrong(key, native(what), None);
             }
         }
-        if self.device != Place::Cpu {
+        if self.device != ModelPlace::Cpu {
             let hint = Some("runtime=pytorch runs on GPUs");
             wrong("device", native("runs on the CPU"), hint);
         }

@@ -6,7 +6,7 @@ use llmprof_units::Share;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::{Place, Plan, RuntimeType, Word};
+use super::{ModelPlace, Plan, RuntimeType, Word};
 use crate::command_line;
 
 /// Parts of a program that a tool records.
@@ -50,7 +50,7 @@ pub struct NsysPlan {
     /// `node` records each kernel of a CUDA graph, `graph` each graph.
     pub cuda_graph_trace: String,
     /// More options, as they are: a list, or a text that is split as a shell would.
-    #[serde(deserialize_with = "words")]
+    #[serde(deserialize_with = "read_words")]
     pub args: Vec<Word>,
 }
 
@@ -75,12 +75,12 @@ impl Default for NsysPlan {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
-    /// Throughputs, occupancy, launch configuration.
+    /// Throughputs, occupancy and launch configuration of each launch.
     Basic,
     /// With FLOPs, bytes of every memory level and stalls.
     #[default]
     Roofline,
-    /// Everything.
+    /// Every metric that Nsight Compute has.
     Full,
 }
 
@@ -115,7 +115,6 @@ impl ClassifyPlan {
     }
 }
 
-/// How counters are collected.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NcuPlan {
@@ -123,7 +122,7 @@ pub struct NcuPlan {
     pub enable: Option<bool>,
     /// The program; looked for where it is absent.
     pub path: Option<PathBuf>,
-    /// How much is counted.
+    /// How many metrics are collected of each launch.
     pub tier: Tier,
     /// The share of device time that profiled launches stand for.
     pub coverage: Share,
@@ -132,7 +131,7 @@ pub struct NcuPlan {
     /// Decode steps of the profiled batch.
     pub steps: u64,
     /// Metrics beside those of the tier: a list, or a text with commas.
-    #[serde(deserialize_with = "names")]
+    #[serde(deserialize_with = "read_names")]
     pub metrics: Vec<String>,
     /// Sections beside those of the tier.
     pub sections: Vec<String>,
@@ -149,7 +148,7 @@ pub struct NcuPlan {
     /// The user's notes on kernels, `kernel-info.yaml`.
     pub kernel_info: Option<PathBuf>,
     /// More options, as they are: a list, or a text that is split as a shell would.
-    #[serde(deserialize_with = "words")]
+    #[serde(deserialize_with = "read_words")]
     pub args: Vec<Word>,
 }
 
@@ -188,7 +187,7 @@ impl NcuPlan {
 }
 
 /// A list of names, or a text with commas between them.
-fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+fn read_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Given {
@@ -208,7 +207,7 @@ fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::E
 }
 
 /// A list of words, or a text with spaces between them.
-fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Word>, D::Error> {
+fn read_words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Word>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Given {
@@ -218,7 +217,7 @@ fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Word>, D::Err
     }
     Ok(match Given::deserialize(deserializer)? {
         Given::Words(words) => words,
-        Given::Text(text) => command_line::words(&text)
+        Given::Text(text) => command_line::split_words(&text)
             .map_err(|why| de::Error::custom(format!("`{text}`: {why}")))?
             .into_iter()
             .map(Word)
@@ -231,7 +230,7 @@ fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Word>, D::Err
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CublasLogPlan {
-    /// Whether it is done.
+    /// Whether the log is written.
     pub enable: bool,
 }
 
@@ -253,7 +252,7 @@ const REFUSED: [(&str, &str); 4] = [
 
 /// Whether a run of this plan starts a program on a GPU that the tools can profile.
 pub fn has_cuda_program(plan: &Plan) -> bool {
-    plan.device != Place::Cpu && plan.runtime.kind == RuntimeType::Pytorch
+    plan.device != ModelPlace::Cpu && plan.runtime.kind == RuntimeType::Pytorch
 }
 
 /// What is wrong with the stages.
@@ -399,7 +398,7 @@ mod tests {
     #[test]
     fn an_option_is_known_in_each_of_its_spellings() {
         let words = |text: &str| {
-            let words = command_line::words(text).unwrap();
+            let words = command_line::split_words(text).unwrap();
             words.into_iter().map(Word).collect::<Vec<_>>()
         };
         let end = "--capture-range-end=nvtx";

@@ -11,10 +11,10 @@ use super::{Compile, RuntimeType, ServingPlan, Word};
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuntimePlan {
-    /// Who runs the model.
+    /// The kind of program that runs the model.
     #[serde(rename = "type")]
     pub kind: RuntimeType,
-    /// Requests that run together.
+    /// Number of requests that run together.
     pub batch_size: u64,
     /// `native`, `pytorch`: threads that compute; the runtime's choice where absent.
     #[serde(default)]

@@ -8,7 +8,7 @@ use serde::{
     de::{self, Visitor},
 };
 
-/// Who runs the model.
+/// The kind of program that runs the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuntimeType {
@@ -22,11 +22,11 @@ pub enum RuntimeType {
     Command,
     /// An OpenAI-compatible endpoint that is up.
     Openai,
-    /// A vLLM server.
+    /// A vLLM server that llmprof starts.
     Vllm,
-    /// An SGLang server.
+    /// An SGLang server that llmprof starts.
     Sglang,
-    /// A TensorRT-LLM server.
+    /// A TensorRT-LLM server that llmprof starts.
     Tensorrtllm,
 }
 

@@ -17,13 +17,13 @@ pub struct ServingPlan {
     /// The name by which the endpoint knows the model; its first where absent.
     #[serde(default)]
     pub served_model: Option<String>,
-    /// Whether `/v1/chat/completions` is used.
+    /// Whether requests go to `/v1/chat/completions` instead of `/v1/completions`.
     #[serde(default)]
     pub chat: bool,
     /// The environment variable that holds the API key.
     #[serde(default)]
     pub api_key_env: Option<String>,
-    /// Requests of the load.
+    /// Number of requests in the load.
     pub requests: u64,
     /// Requests per second; absent is a closed loop.
     #[serde(default)]
@@ -37,7 +37,7 @@ pub struct ServingPlan {
     /// Tokens that all prompts begin with.
     #[serde(default)]
     pub shared_prefix: u64,
-    /// Objectives: `ttft:p99<500ms`.
+    /// Objectives that the load is judged by, each such as `ttft:p99<500ms`.
     #[serde(default)]
     pub slo: Vec<String>,
     /// The first and the last rate of a search for the highest that meets the objectives: `1:64`.

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TelemetryPlan {
-    /// Whether it is done.
+    /// Whether the machine is sampled while the model runs.
     pub enable: bool,
-    /// Samples per second.
+    /// Number of samples per second.
     pub hz: f64,
     /// The GPUs to watch, by their numbers; all where absent.
     pub devices: Option<Vec<u32>>,

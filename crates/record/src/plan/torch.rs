@@ -12,7 +12,7 @@ use serde::{
 
 use super::{Plan, RuntimeType, WorkloadPlan};
 
-/// How decode is compiled.
+/// Whether and how `torch.compile` compiles the decode step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Compile {
@@ -20,7 +20,7 @@ pub enum Compile {
     Off,
     /// `torch.compile` with its default mode.
     Default,
-    /// `torch.compile` with CUDA graphs.
+    /// `torch.compile` in the mode that uses CUDA graphs.
     ReduceOverhead,
 }
 
@@ -61,7 +61,7 @@ impl<'de> Deserialize<'de> for Compile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activity {
-    /// Operators on the host.
+    /// Operators that run on the host.
     Cpu,
     /// Kernels, copies and the calls that launch them.
     Cuda,
@@ -71,7 +71,7 @@ pub enum Activity {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Preset {
-    /// Operators and kernels alone.
+    /// Operators and kernels, without the shapes of inputs.
     Min,
     /// With the shapes of inputs.
     #[default]
@@ -88,11 +88,11 @@ pub struct TorchProfilerPlan {
     pub enable: Option<bool>,
     /// What holds for every key below that is absent.
     pub preset: Preset,
-    /// Whose work is recorded.
+    /// Whose work is recorded: the host's, the device's; the preset decides if absent.
     pub activities: Option<Vec<Activity>>,
-    /// Shapes of operators' inputs.
+    /// Whether the shapes of operators' inputs are recorded; the preset decides if absent.
     pub shapes: Option<bool>,
-    /// Whether memory is recorded.
+    /// Whether allocations and frees are recorded; the preset decides if absent.
     pub memory: Option<bool>,
     /// Whether Python stacks are recorded.
     pub stacks: Option<bool>,
@@ -115,9 +115,9 @@ pub struct TorchProfilerPlan {
     reason = "each is a switch of torch's profiler"
 )]
 pub struct TorchProfilerSettings {
-    /// Whose work is recorded.
+    /// Whose work is recorded: the host's, the device's.
     pub activities: Vec<Activity>,
-    /// Shapes of operators' inputs.
+    /// Whether the shapes of operators' inputs are recorded.
     pub shapes: bool,
     pub memory: bool,
     pub stacks: bool,
@@ -238,7 +238,7 @@ pub(super) fn mistakes(plan: &Plan, wrong: &mut impl FnMut(&'static str, String,
         let message = "there is no interpreter".to_owned();
         wrong("runtime.python", message, Some("runtime.python=python3"));
     }
-    for (key, set, what) in impossible(plan, on_cpu) {
+    for (key, set, what) in impossible_options(plan, on_cpu) {
         if set {
             wrong(key, what.to_owned(), None);
         }
@@ -265,7 +265,7 @@ fn is_multiplied_by_torch(format: WeightFormat) -> bool {
 }
 
 /// What the worker alone cannot do: a key, whether it is asked for, and why not.
-fn impossible(plan: &Plan, on_cpu: bool) -> [(&'static str, bool, &'static str); 7] {
+fn impossible_options(plan: &Plan, on_cpu: bool) -> [(&'static str, bool, &'static str); 7] {
     let (runtime, workload) = (&plan.runtime, &plan.workload);
     let computes = [DType::F64, DType::F32, DType::F16, DType::Bf16];
     [

@@ -19,9 +19,9 @@ const LINES: &str = "predictions.jsonl";
 /// A sample that was left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct Skipped {
-    /// Id of the sample.
+    /// Id of the sample in its dataset.
     pub id: String,
-    /// File of the sample.
+    /// The file that the sample is from; absent if it is not from a file.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",

@@ -23,7 +23,7 @@ use crate::run::{MeasuredPass, PassKind, PhaseSpan, Request};
 pub struct Prediction {
     /// Its place in the order in which samples are fed, from 0. An id may occur twice, an index does not.
     pub index: u64,
-    /// Id of the sample.
+    /// Id of the sample in its dataset.
     pub id: String,
     /// The name of its files, which an id need not be fit for.
     pub name: String,
@@ -39,16 +39,16 @@ pub struct Prediction {
     /// The text with its special tokens, where it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw_text: Option<String>,
-    /// `length` or `stop`.
+    /// Why generation ended: `length` or `stop`.
     pub finish: String,
-    /// Prompt tokens.
+    /// Number of tokens in the prompt.
     pub prompt_tokens: u64,
     /// Tokens of the prompt that were cut from its end.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cut_prompt_tokens: u64,
-    /// Output tokens.
+    /// Number of tokens that the model generated.
     pub output_tokens: u64,
-    /// Time to first token.
+    /// Time to first token (TTFT), ns.
     pub ttft_ns: Nanos,
     /// Absent where there is one token only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,11 +59,11 @@ pub struct Prediction {
     pub segment: u64,
     /// Which batch of the run it was in, and how many samples that had.
     pub batch: u64,
-    /// Samples of its batch.
+    /// Number of samples in its batch.
     pub batch_size: u64,
     /// The phases of its batch.
     pub phases: Vec<PhaseSpan>,
-    /// When its batch began.
+    /// When its batch began, ns on the clock of its segment.
     pub start_ns: Nanos,
     /// When each token was there.
     pub token_ns: Vec<Nanos>,
@@ -87,7 +87,7 @@ impl Prediction {
 /// The predictions as passes and requests of a record: one plain pass for each process that made some.
 ///
 /// `first_pass` is the index that the first of them gets.
-pub fn measured(
+pub fn measured_passes(
     predictions: &[Prediction],
     first_pass: usize,
 ) -> (Vec<MeasuredPass>, Vec<Request>) {

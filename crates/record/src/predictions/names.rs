@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 /// Bytes of a name; file systems take 255, and endings come on top.
-const LONGEST: usize = 150;
+const FILE_NAME_MAX_BYTES: usize = 150;
 
 /// A file name for each id, in their order: letters, digits, `.`, `-` and `_` stay. Two ids that become one name, or one id
 /// that occurs twice, are numbered by their place in the order.
@@ -9,9 +9,9 @@ pub fn file_names<'a>(ids: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut taken = HashSet::new();
     ids.enumerate()
         .map(|(index, id)| {
-            let mut name = plain(id);
+            let mut name = plain_name(id);
             while !taken.insert(name.to_lowercase()) {
-                name = format!("{}-{index}", plain(id));
+                name = format!("{}-{index}", plain_name(id));
                 if taken.contains(&name.to_lowercase()) {
                     name = format!("{name}-again");
                 }
@@ -21,12 +21,12 @@ pub fn file_names<'a>(ids: impl Iterator<Item = &'a str>) -> Vec<String> {
         .collect()
 }
 
-fn plain(id: &str) -> String {
+fn plain_name(id: &str) -> String {
     let mut name = String::new();
     for letter in id.trim_start_matches(['.', '/']).chars() {
         let is_kept = letter.is_alphanumeric() || matches!(letter, '.' | '-' | '_');
         let letter = if is_kept { letter } else { '_' };
-        if name.len() + letter.len_utf8() > LONGEST {
+        if name.len() + letter.len_utf8() > FILE_NAME_MAX_BYTES {
             break;
         }
         name.push(letter);
@@ -65,6 +65,6 @@ mod tests {
         );
         let long = "a".repeat(1000);
         let names = file_names([long.as_str(), long.as_str()].into_iter());
-        assert!(names[0].len() == LONGEST && names[0] != names[1]);
+        assert!(names[0].len() == FILE_NAME_MAX_BYTES && names[0] != names[1]);
     }
 }

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     plan::Plan,
-    store::{Folder, MOST_JSON_BYTES, StoreError, io_error},
+    store::{Folder, JSON_MAX_BYTES, StoreError, io_error},
 };
 
 /// What direct inference was asked for, in the run directory.
@@ -22,7 +22,7 @@ pub struct DirectRequest {
     model: Value,
     /// The configuration of the dataset.
     dataset: Value,
-    /// How tokens are chosen.
+    /// The configuration of how tokens are chosen.
     infer: Value,
     /// The keys of the workload that change what is computed: `prompt_tokens`, `dtype` and `images`.
     workload: Value,
@@ -37,7 +37,7 @@ pub struct DirectRequest {
 /// How many samples a run has, and what they hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 struct SampleDigest {
-    /// Number of samples.
+    /// Number of samples in the run.
     count: u64,
     /// SHA-256 of the ids and contents of all samples, in order.
     sha256: String,
@@ -73,7 +73,7 @@ impl DirectRequest {
     /// That of an earlier run in the directory, where there is one.
     pub fn load(run: &Path) -> Result<Option<Self>, StoreError> {
         let path = run.join(FILE);
-        let text = Folder::open(run).and_then(|folder| folder.read(FILE, MOST_JSON_BYTES));
+        let text = Folder::open(run).and_then(|folder| folder.read(FILE, JSON_MAX_BYTES));
         let text = match text {
             Ok(text) => text,
             Err(error)
@@ -101,16 +101,16 @@ impl DirectRequest {
 
     /// The keys whose values differ, dotted.
     pub fn differences(&self, other: &Self) -> Vec<String> {
-        let mut found = Vec::new();
-        differ("", &json!(self), &json!(other), &mut found);
-        found
+        let mut keys = Vec::new();
+        collect_differences("", &json!(self), &json!(other), &mut keys);
+        keys
     }
 }
 
-fn differ(key: &str, one: &Value, other: &Value, found: &mut Vec<String>) {
+fn collect_differences(key: &str, one: &Value, other: &Value, keys: &mut Vec<String>) {
     let (Value::Object(left), Value::Object(right)) = (one, other) else {
         if one != other {
-            found.push(key.to_owned());
+            keys.push(key.to_owned());
         }
         return;
     };
@@ -124,6 +124,6 @@ fn differ(key: &str, one: &Value, other: &Value, found: &mut Vec<String>) {
             format!("{key}.{name}")
         };
         let of = |map: &serde_json::Map<String, Value>| map.get(name).cloned().unwrap_or_default();
-        differ(&inner, &of(left), &of(right), found);
+        collect_differences(&inner, &of(left), &of(right), keys);
     }
 }

@@ -15,7 +15,7 @@ use crate::issue::Issue;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct RankSummary {
-    /// Number of the rank.
+    /// Number of the rank in the job.
     pub rank: u32,
     /// Ranks of the job, where recorded.
     pub world_size: Option<u32>,
@@ -25,9 +25,9 @@ pub struct RankSummary {
     pub begin_ns: i64,
     /// From the first to the last recorded event.
     pub recorded_ns: i64,
-    /// Events of the profile.
+    /// Number of events in the profile.
     pub events: u64,
-    /// The GPU, where recorded.
+    /// Name of the GPU; absent if it was not recorded.
     pub device: Option<String>,
     /// Names of kernels, copies and kinds of collectives.
     pub names: Vec<String>,
@@ -37,9 +37,9 @@ pub struct RankSummary {
     pub steps: Vec<RankStep>,
     /// Whether something in the profile marks the steps.
     pub has_marked_steps: bool,
-    /// In order of starts.
+    /// The collectives of this rank, in order of their starts.
     pub collectives: Vec<RankCollective>,
-    /// After the last collective.
+    /// What ran after the last collective.
     pub tail: Between,
     /// What was dropped or should not be trusted.
     pub issues: Vec<Issue>,
@@ -48,9 +48,9 @@ pub struct RankSummary {
 /// The file that a summary was made of: a rank whose file has not changed is not read again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, JsonSchema, Deserialize)]
 pub struct SummarySource {
-    /// The profile.
+    /// Path of the profile that was read.
     pub file: String,
-    /// Size of the file.
+    /// Size of the profile, in bytes.
     pub bytes: u64,
     /// When the file was changed, since 1970.
     pub modified_ns: i64,
@@ -95,17 +95,17 @@ pub const IDLE_CAUSES: [&str; 8] = [
 pub struct RankStep {
     /// The number that the profile gives it (`ProfilerStep#12`).
     pub number: Option<u64>,
-    /// When it began.
+    /// Start of the step, ns after `begin_ns`.
     pub start_ns: i64,
-    /// When it ended.
+    /// End of the step, ns after `begin_ns`.
     pub end_ns: i64,
     /// Time in kernels that compute.
     pub compute_ns: i64,
     /// Communication beside no computing kernel.
     pub exposed_communication_ns: i64,
-    /// Copies beside neither.
+    /// Time in copies and memory fills that overlap neither, ns.
     pub copies_ns: i64,
-    /// By [`IDLE_CAUSES`].
+    /// Idle time by cause, ns, in the order of [`IDLE_CAUSES`].
     pub idle_ns: [i64; IDLE_CAUSES.len()],
     /// The kernels and copies with most time, communication excluded.
     pub kernels: Vec<KernelSums>,
@@ -125,17 +125,17 @@ impl RankStep {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(into = "Vec<i64>", try_from = "Vec<i64>")]
 pub struct KernelSums {
-    /// Index in [`RankSummary::names`].
+    /// The kernel, by its index in [`RankSummary::names`].
     pub name: u32,
-    /// Number of calls.
+    /// Number of calls in the step.
     pub calls: u64,
-    /// Sum of the durations.
+    /// Sum of the calls' durations, ns.
     pub sum_ns: i64,
-    /// Shortest duration.
+    /// Duration of the shortest call, ns.
     pub min_ns: i64,
-    /// Longest duration.
+    /// Duration of the longest call, ns.
     pub max_ns: i64,
-    /// Distribution of the durations.
+    /// Distribution of the calls' durations, in buckets.
     pub digest: Digest,
 }
 
@@ -181,13 +181,13 @@ impl TryFrom<Vec<i64>> for KernelSums {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(into = "Vec<i64>", try_from = "Vec<i64>")]
 pub struct RankCollective {
-    /// When it began.
+    /// Start of the collective, ns after `begin_ns`.
     pub start_ns: i64,
-    /// When it ended.
+    /// End of the collective, ns after `begin_ns`.
     pub end_ns: i64,
     /// The kind, by its index in [`RankSummary::names`].
     pub kind: u32,
-    /// Index in [`RankSummary::groups`].
+    /// The process group, by its index in [`RankSummary::groups`].
     pub group: u32,
     /// Ranks in the group; 0 where unknown.
     pub group_size: u64,

@@ -19,7 +19,7 @@ use crate::issue::Issue;
 use crate::plan::Plan;
 use crate::rank_summary::{RANK_FILE_MAX_BYTES, RANK_FILE_SUFFIX, RANK_FOLDER, RankSummary};
 use crate::serving::{RequestRecord, ServedLoad};
-use crate::store::{Durability, Folder, MOST_JSON_BYTES, StoreError, StoredRun, no_room_hint};
+use crate::store::{Durability, Folder, JSON_MAX_BYTES, StoreError, StoredRun, no_room_hint};
 use crate::trace::{Trace, TraceFileError};
 
 /// The facts of a run beside its traces, counters and samples.
@@ -55,8 +55,8 @@ pub enum RecordError {
     },
     #[error("{path} is damaged: {reason}")]
     Damaged { path: PathBuf, reason: String },
-    #[error("{path} has layout version {found}, and this llmprof reads version {SCHEMA_VERSION}")]
-    Version { path: PathBuf, found: u32 },
+    #[error("{path} has layout version {version}, and this llmprof reads version {SCHEMA_VERSION}")]
+    Version { path: PathBuf, version: u32 },
     #[error("cannot write JSON: {0}")]
     Write(serde_json::Error),
 }
@@ -77,30 +77,30 @@ impl RecordError {
 /// Measured facts of a run, without its large parts.
 #[derive(Serialize, JsonSchema, Deserialize)]
 #[schemars(rename = "Record")]
-struct Stored {
-    /// Version of this layout.
+struct StoredRecord {
+    /// Version of the layout of this file.
     schema_version: u32,
     /// Name of the model or of the file.
     name: String,
-    /// What was asked for.
+    /// The plan of the run; absent for an imported profile.
     plan: Option<Plan>,
-    /// The machine.
+    /// The machine that the run was made on; absent if it is not known.
     host: Option<HostFacts>,
-    /// Device with its peaks.
+    /// The device with its peaks; absent if it is not known.
     device: Option<Device>,
     /// The model as its config has it.
     model: Option<RecordedModel>,
     /// Which weights the run had.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     weights: Option<RecordedWeights>,
-    /// Batch, prompt and output.
+    /// Batch, prompt and output of the requests; absent if they are not known.
     workload: Option<Workload>,
     /// Keys of the workload that the user stated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     workload_keys: Vec<String>,
-    /// Passes in order.
+    /// The passes of the run, in order.
     passes: Vec<MeasuredPass>,
-    /// Requests of all passes.
+    /// The requests of all passes.
     requests: Vec<Request>,
     /// Whether the KV cache has its final size from the start.
     fixed_cache: bool,
@@ -123,12 +123,12 @@ impl RunRecord {
 
     /// The JSON Schema of `record.json`.
     pub fn schema(id: &str) -> Schema {
-        schema_of::<Stored>(id)
+        schema_of::<StoredRecord>(id)
     }
 
     /// Writes every part of the record into a run directory.
     pub fn save(&self, run: &Path) -> Result<(), RecordError> {
-        let folder = &open(run)?;
+        let folder = &open_folder(run)?;
         for (number, recorded) in self.traces.iter().enumerate() {
             // Further timelines that somebody else recorded can be imported again: ranks cost one sync, not one each.
             let is_imported = number > 0 && recorded.pass.is_none();
@@ -141,23 +141,23 @@ impl RunRecord {
             recorded.trace.save_in(folder, name, durability)?;
         }
         if let Some(counters) = &self.counters {
-            write(folder, COUNTERS_FILE, counters)?;
+            write_json(folder, COUNTERS_FILE, counters)?;
         }
         if let Some(communication) = &self.communication {
-            write(folder, COMMUNICATION_FILE, communication)?;
+            write_json(folder, COMMUNICATION_FILE, communication)?;
         }
         if let Some(memory) = &self.memory {
-            write(folder, MEMORY_FILE, memory)?;
+            write_json(folder, MEMORY_FILE, memory)?;
         }
         if let Some(samples) = &self.samples {
-            write(folder, SAMPLES_FILE, samples)?;
+            write_json(folder, SAMPLES_FILE, samples)?;
         }
         if let Some(load) = &self.load {
             write_requests(folder, &load.load.requests)?;
-            write(folder, LOAD_FILE, load)?;
+            write_json(folder, LOAD_FILE, load)?;
         }
         if !self.summaries.is_empty() {
-            write(folder, SUMMARIES_FILE, &self.summaries)?;
+            write_json(folder, SUMMARIES_FILE, &self.summaries)?;
         }
         write_ranks(folder, &self.rank_summaries)?;
         self.save_facts_in(folder)
@@ -165,12 +165,12 @@ impl RunRecord {
 
     /// Writes `record.json` alone: what changes with every pass, without the large parts.
     pub fn save_facts(&self, run: &Path) -> Result<(), RecordError> {
-        self.save_facts_in(&open(run)?)
+        self.save_facts_in(&open_folder(run)?)
     }
 
     fn save_facts_in(&self, folder: &Folder) -> Result<(), RecordError> {
         let saved = |number: &usize| folder.has_file(trace_file(*number));
-        let stored = Stored {
+        let stored = StoredRecord {
             schema_version: SCHEMA_VERSION,
             name: self.name.clone(),
             plan: self.plan.clone(),
@@ -189,18 +189,18 @@ impl RunRecord {
                 .collect(),
             issues: self.issues.clone(),
         };
-        write(folder, RECORD_FILE, &stored)
+        write_json(folder, RECORD_FILE, &stored)
     }
 
     /// Reads the record of a run directory; `None` where the run ended before it measured anything.
     pub fn load(run: &Path) -> Result<Option<Self>, RecordError> {
-        let folder = &open(run)?;
+        let folder = &open_folder(run)?;
         let file = run.join(RECORD_FILE);
         let Some(stored) = read_stored(folder)? else {
             if folder.has_file(OLD_FILE) {
                 return Err(RecordError::Version {
                     path: run.to_owned(),
-                    found: 1,
+                    version: 1,
                 });
             }
             return Ok(None);
@@ -234,13 +234,13 @@ impl RunRecord {
             passes: stored.passes,
             requests: stored.requests,
             fixed_cache: stored.fixed_cache,
-            samples: read(folder, SAMPLES_FILE)?,
+            samples: read_json(folder, SAMPLES_FILE)?,
             traces,
             rank_summaries: read_ranks(folder)?,
-            counters: read(folder, COUNTERS_FILE)?,
-            summaries: read::<Vec<Summary>>(folder, SUMMARIES_FILE)?.unwrap_or_default(),
-            communication: read(folder, COMMUNICATION_FILE)?,
-            memory: read(folder, MEMORY_FILE)?,
+            counters: read_json(folder, COUNTERS_FILE)?,
+            summaries: read_json::<Vec<Summary>>(folder, SUMMARIES_FILE)?.unwrap_or_default(),
+            communication: read_json(folder, COMMUNICATION_FILE)?,
+            memory: read_json(folder, MEMORY_FILE)?,
             load: read_load(folder)?,
             issues: stored.issues,
             artifacts: artifacts.unwrap_or_default(),
@@ -248,32 +248,32 @@ impl RunRecord {
     }
 }
 
-fn open(run: &Path) -> Result<Folder, RecordError> {
+fn open_folder(run: &Path) -> Result<Folder, RecordError> {
     Folder::open(run).map_err(|source| RecordError::Read {
         path: run.to_owned(),
         source,
     })
 }
 
-fn read_stored(folder: &Folder) -> Result<Option<Stored>, RecordError> {
+fn read_stored(folder: &Folder) -> Result<Option<StoredRecord>, RecordError> {
     /// The version alone, so that another layout is refused for its version and not for a detail.
     #[derive(Deserialize)]
     struct Version {
         schema_version: u32,
     }
-    let Some(version) = read::<Version>(folder, RECORD_FILE)? else {
+    let Some(version) = read_json::<Version>(folder, RECORD_FILE)? else {
         return Ok(None);
     };
     if version.schema_version != SCHEMA_VERSION {
         return Err(RecordError::Version {
             path: folder.path().join(RECORD_FILE),
-            found: version.schema_version,
+            version: version.schema_version,
         });
     }
-    read(folder, RECORD_FILE)
+    read_json(folder, RECORD_FILE)
 }
 
-fn write<T: Serialize>(folder: &Folder, name: &str, value: &T) -> Result<(), RecordError> {
+fn write_json<T: Serialize>(folder: &Folder, name: &str, value: &T) -> Result<(), RecordError> {
     let mut text = serde_json::to_vec(value).map_err(RecordError::Write)?;
     text.push(b'\n');
     write_bytes(folder, name, &text)
@@ -365,7 +365,7 @@ fn write_requests(folder: &Folder, requests: &[RequestRecord]) -> Result<(), Rec
 const ANSWER_TOKENS_MAX: u32 = 1 << 24;
 
 fn read_load(folder: &Folder) -> Result<Option<ServedLoad>, RecordError> {
-    let Some(mut load) = read::<ServedLoad>(folder, LOAD_FILE)? else {
+    let Some(mut load) = read_json::<ServedLoad>(folder, LOAD_FILE)? else {
         return Ok(None);
     };
     let path = folder.path().join(REQUESTS_FILE);
@@ -392,9 +392,9 @@ fn read_load(folder: &Folder) -> Result<Option<ServedLoad>, RecordError> {
 }
 
 /// The contents of a JSON file; `None` where there is no such file.
-fn read<T: DeserializeOwned>(folder: &Folder, name: &str) -> Result<Option<T>, RecordError> {
+fn read_json<T: DeserializeOwned>(folder: &Folder, name: &str) -> Result<Option<T>, RecordError> {
     let path = folder.path().join(name);
-    match folder.read(name, MOST_JSON_BYTES) {
+    match folder.read(name, JSON_MAX_BYTES) {
         Ok(bytes) => {
             serde_json::from_slice(&bytes)
                 .map(Some)

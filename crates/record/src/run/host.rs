@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct HostFacts {
-    /// Version of llmprof.
+    /// Version of llmprof that made the run.
     pub llmprof: String,
     /// Name of the operating system.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -18,9 +18,9 @@ pub struct HostFacts {
     /// Version of the operating system's kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    /// CPU of the machine.
+    /// The processor of the machine.
     pub cpu: Cpu,
-    /// Memory of the machine.
+    /// Main memory of the machine, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<Bytes>,
     /// Absent where there is no NVIDIA driver.
@@ -42,7 +42,7 @@ pub struct HostFacts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct Cpu {
-    /// Name of the CPU.
+    /// Model name of the processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Instruction set, such as `x86_64`.
@@ -58,13 +58,13 @@ pub struct Cpu {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct GpuFacts {
-    /// Such as `580.159.04`.
+    /// Version of the NVIDIA driver, such as `580.159.04`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_version: Option<String>,
     /// The newest CUDA that the driver runs: `13.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cuda_version: Option<String>,
-    /// Version of NVML.
+    /// Version of NVML, the driver's management library.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nvml_version: Option<String>,
     /// In the order of their numbers.
@@ -75,21 +75,21 @@ pub struct GpuFacts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct Gpu {
-    /// Index of the GPU.
+    /// Index of the GPU as NVML counts.
     pub index: u32,
     /// Name that the driver reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Such as `Hopper`.
+    /// Architecture of the GPU, such as `Hopper`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
-    /// Such as `9.0`.
+    /// Compute capability of the GPU, such as `9.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compute_capability: Option<String>,
     /// Address on the PCI bus.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pci_bus_id: Option<String>,
-    /// Memory of the GPU.
+    /// Memory of the GPU, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<Bytes>,
     /// What the driver keeps of it for itself.
@@ -101,10 +101,10 @@ pub struct Gpu {
     /// Power limit that the GPU starts with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_power_limit_w: Option<Watts>,
-    /// Highest SM clock.
+    /// Highest clock of the SMs, Hz.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_sm_clock_hz: Option<Hertz>,
-    /// Highest memory clock.
+    /// Highest clock of the memory, Hz.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_memory_clock_hz: Option<Hertz>,
     /// Generation of its PCIe link now; an idle GPU may lower it.
@@ -122,7 +122,7 @@ pub struct Gpu {
     /// Whether the driver stays loaded while nobody uses it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistence_mode: Option<bool>,
-    /// `default`, `exclusive_process`, `prohibited`.
+    /// Which processes may use the GPU: `default`, `exclusive_process` or `prohibited`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compute_mode: Option<String>,
 }

@@ -96,7 +96,7 @@ pub struct RecordedTrace {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[schemars(rename = "SummaryFile")]
 pub struct Summary {
-    /// Name of the file.
+    /// Name of the file that the table was read from.
     pub file: String,
     #[serde(flatten)]
     pub table: SummaryTable,

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 /// A model as a run knew it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
-#[serde(try_from = "Stored", into = "Stored")]
+#[serde(try_from = "StoredModel", into = "StoredModel")]
 pub struct RecordedModel {
     /// With the keys of a Hugging Face config.
     pub design: Map<String, Value>,
@@ -38,14 +38,14 @@ pub struct RecordedWeights {
 
 #[derive(Clone, Serialize, JsonSchema, Deserialize)]
 #[schemars(rename = "RecordedModel")]
-struct Stored {
+struct StoredModel {
     /// With the keys of a Hugging Face config.
     design: Map<String, Value>,
     /// Read as this family, whatever the design says; absent for a model that was not counted.
     family: Option<String>,
 }
 
-impl From<RecordedModel> for Stored {
+impl From<RecordedModel> for StoredModel {
     fn from(model: RecordedModel) -> Self {
         Self {
             family: model.model.map(|model| model.family.to_owned()),
@@ -54,10 +54,10 @@ impl From<RecordedModel> for Stored {
     }
 }
 
-impl TryFrom<Stored> for RecordedModel {
+impl TryFrom<StoredModel> for RecordedModel {
     type Error = ModelError;
 
-    fn try_from(stored: Stored) -> Result<Self, ModelError> {
+    fn try_from(stored: StoredModel) -> Result<Self, ModelError> {
         let model = stored
             .family
             .map(|family| Model::from_config(&Value::Object(stored.design.clone()), Some(&family)))

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum PassKind {
-    /// Excluded from all statistics.
+    /// A warm-up pass, which is excluded from all statistics.
     WarmUp,
     /// No profiler attached: gives latencies and wall times.
     #[default]
@@ -47,7 +47,7 @@ impl PassKind {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct MeasuredPass {
-    /// Kind of the pass.
+    /// Whether the pass was a warm-up, plain or captured.
     pub kind: PassKind,
     /// Intervals do not overlap; a phase may have several.
     pub phases: Vec<PhaseSpan>,
@@ -119,11 +119,11 @@ impl fmt::Display for RunPhase {
 /// An interval of a pass that belongs to one phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct PhaseSpan {
-    /// Name of the phase.
+    /// The phase that the interval belongs to.
     pub phase: RunPhase,
-    /// When it began.
+    /// Start of the interval, ns on the clock of the run.
     pub start_ns: Nanos,
-    /// When it ended.
+    /// End of the interval, ns on the clock of the run.
     pub end_ns: Nanos,
     /// What the decoder did in it, in order. Empty means what the workload says for the phase: all of its prefill, or all
     /// of its decode steps. A generation that stopped early must state its steps, or the others count as missing.
@@ -132,7 +132,7 @@ pub struct PhaseSpan {
 }
 
 impl PhaseSpan {
-    /// Never negative.
+    /// The length of the interval; 0 if it ends before it starts.
     pub fn duration(&self) -> Nanos {
         Nanos(self.end_ns.0.saturating_sub(self.start_ns.0).max(0))
     }
@@ -145,13 +145,13 @@ impl PhaseSpan {
 /// Equal steps of the decoder, as [`Pass`] without its phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct PassShape {
-    /// Sequences of the pass.
+    /// Number of sequences in the batch.
     pub batch: u64,
     /// New tokens per sequence and step.
     pub queries: u64,
     /// Tokens per sequence in the KV cache before the first step.
     pub past: u64,
-    /// Steps of the pass.
+    /// Number of steps with this shape.
     pub steps: u64,
     /// Positions per sequence and step whose logits are computed.
     pub logits: u64,
@@ -184,9 +184,9 @@ pub struct Request {
     /// The same by the device's own events, since its batch began; empty where the runtime has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub device_token_ns: Vec<Nanos>,
-    /// Prompt tokens.
+    /// Number of tokens in the prompt.
     pub prompt_tokens: u64,
-    /// Output tokens.
+    /// Number of tokens that were generated.
     pub output_tokens: u64,
     /// Sequences that ran together with it, itself included.
     pub batch: u64,
@@ -207,7 +207,7 @@ pub struct AllocatorFacts {
     pub end_reserved_bytes: Bytes,
     /// Free pieces of blocks in use, at most: lost to fragmentation unless a later request fits.
     pub peak_inactive_split_bytes: Bytes,
-    /// Allocations during the batch.
+    /// Number of allocations during the batch.
     pub allocations: u64,
     /// Allocations that only succeeded after cached blocks went back to the driver.
     pub retries: u64,
@@ -217,13 +217,13 @@ pub struct AllocatorFacts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(default)]
 pub struct ProcessorCounters {
-    /// CPU cycles.
+    /// CPU cycles in user mode.
     pub cycles: Option<u64>,
     /// Instructions that the CPU retired.
     pub instructions: Option<u64>,
     /// Accesses that reached the last level of cache.
     pub cache_references: Option<u64>,
-    /// Those that missed it.
+    /// Accesses that missed the last level of cache.
     pub cache_misses: Option<u64>,
     /// The smallest share of time in which a counter was scheduled on the hardware.
     pub counted_share: Option<f64>,

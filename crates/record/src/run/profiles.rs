@@ -47,16 +47,18 @@ impl RunRecord {
                 self.memory = Some(*memory);
                 Ok(())
             }
-            Profile::Communication(mut found) => {
+            Profile::Communication(mut communication) => {
                 // Dumps of the flight recorder do not say their rank; the names of their files do.
                 let rank = rank_of_file(file);
-                for pending in &mut found.pending {
+                for pending in &mut communication.pending {
                     pending.rank = pending.rank.or(rank);
                 }
-                for progress in &mut found.progress {
+                for progress in &mut communication.progress {
                     progress.rank = progress.rank.or(rank);
                 }
-                self.communication.get_or_insert_default().absorb(*found);
+                self.communication
+                    .get_or_insert_default()
+                    .absorb(*communication);
                 Ok(())
             }
             Profile::Telemetry(samples) => {

@@ -16,7 +16,7 @@ pub struct GpuSample {
     pub gpu_percent: Option<f64>,
     /// Share of the time in which its memory was read or written, in percent, over the same period.
     pub memory_percent: Option<f64>,
-    /// Clock of its processors.
+    /// Clock of the SMs, Hz.
     pub sm_clock_hz: Option<Hertz>,
     /// Clock of its memory. Read every second at most, as are temperatures, the performance state, processes and traffic.
     pub memory_clock_hz: Option<Hertz>,
@@ -61,7 +61,7 @@ pub struct GpuSeries {
     pub index: u32,
     /// Name that the driver reports.
     pub name: String,
-    /// Memory of the GPU.
+    /// Total memory of the GPU, in bytes.
     pub memory_total_bytes: Option<Bytes>,
     /// Samples in order of time.
     pub rows: Vec<GpuSample>,

@@ -3,64 +3,64 @@
 use super::{Sample, Samples};
 
 /// A column of the file.
-struct Column {
+struct HostColumn {
     name: &'static str,
     value: fn(&Sample) -> Option<f64>,
 }
 
-const COLUMNS: [Column; 12] = [
-    Column {
+const COLUMNS: [HostColumn; 12] = [
+    HostColumn {
         name: "cpu_percent",
         value: |sample| sample.cpu_percent,
     },
-    Column {
+    HostColumn {
         name: "steal_percent",
         value: |sample| sample.steal_percent,
     },
-    Column {
+    HostColumn {
         name: "frequency_hz",
         value: |sample| Some(sample.frequency_hz?.0),
     },
-    Column {
+    HostColumn {
         name: "available_bytes",
         value: |sample| Some(sample.available_bytes?.0 as f64),
     },
-    Column {
+    HostColumn {
         name: "worker_cores",
         value: |sample| sample.worker_cores,
     },
-    Column {
+    HostColumn {
         name: "worker_rss_bytes",
         value: |sample| Some(sample.worker_rss_bytes?.0 as f64),
     },
-    Column {
+    HostColumn {
         name: "package_energy_j",
         value: |sample| Some(sample.package_energy_j?.0),
     },
-    Column {
+    HostColumn {
         name: "dram_energy_j",
         value: |sample| Some(sample.dram_energy_j?.0),
     },
-    Column {
+    HostColumn {
         name: "usable_cores",
         value: |sample| Some(f64::from(sample.usable_cores?)),
     },
-    Column {
+    HostColumn {
         name: "usable_cores_busy",
         value: |sample| sample.usable_cores_busy,
     },
-    Column {
+    HostColumn {
         name: "worker_waiting_threads",
         value: |sample| sample.worker_waiting,
     },
-    Column {
+    HostColumn {
         name: "quota_throttled_cores",
         value: |sample| sample.quota_throttled,
     },
 ];
 
 /// The samples as CSV: times on the run's clock, an empty field for what could not be read.
-pub(super) fn csv(samples: &Samples) -> String {
+pub(super) fn format_csv(samples: &Samples) -> String {
     let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
     let mut text = format!("time_ns,{}\n", names.join(","));
     for row in &samples.rows {
@@ -92,7 +92,7 @@ mod tests {
             }],
             ..Samples::default()
         };
-        let text = csv(&samples);
+        let text = format_csv(&samples);
         assert!(text.starts_with("time_ns,cpu_percent,"));
         assert!(text.ends_with("\n1000000000,,,,,,,40,,,,,\n"));
     }

@@ -66,12 +66,12 @@ pub struct Samples {
 impl Samples {
     /// `telemetry.csv`: a row for each sample of the host.
     pub fn host_csv(&self) -> String {
-        host_csv::csv(self)
+        host_csv::format_csv(self)
     }
 
     /// `nvml.csv`: the samples of all GPUs by time; `None` where no GPU was sampled.
     pub fn nvml_csv(&self) -> Option<String> {
-        nvml_csv::csv(self)
+        nvml_csv::format_csv(self)
     }
 
     /// Joules of the processors and, where counted, their memory, between two times; `None` where energy was not

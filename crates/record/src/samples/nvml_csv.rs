@@ -8,24 +8,24 @@ type Value = fn(&GpuSeries, &GpuSample) -> Option<String>;
 
 /// After `ts`: first the columns that spreadsheets and scripts around NVML know, in their units, then ours.
 const COLUMNS: [(&str, Value); 24] = [
-    ("gpu_util_pct", |_, row| text(row.gpu_percent)),
-    ("mem_util_pct", |_, row| text(row.memory_percent)),
+    ("gpu_util_pct", |_, row| cell_text(row.gpu_percent)),
+    ("mem_util_pct", |_, row| cell_text(row.memory_percent)),
     ("sm_clock_MHz", |_, row| {
-        text(row.sm_clock_hz.map(|hz| hz.0 * 1e-6))
+        cell_text(row.sm_clock_hz.map(|hz| hz.0 * 1e-6))
     }),
     ("mem_clock_MHz", |_, row| {
-        text(row.memory_clock_hz.map(|hz| hz.0 * 1e-6))
+        cell_text(row.memory_clock_hz.map(|hz| hz.0 * 1e-6))
     }),
     ("power_W", |_, row| Some(format!("{:.3}", row.power_w?.0))),
-    ("temp_C", |_, row| text(row.temperature_c)),
+    ("temp_C", |_, row| cell_text(row.temperature_c)),
     ("mem_used_MiB", |_, row| {
-        text(
+        cell_text(
             row.memory_used_bytes
                 .map(|bytes| (bytes.0 as f64 / MEBIBYTE).floor()),
         )
     }),
     ("mem_total_MiB", |gpu, _| {
-        text(
+        cell_text(
             gpu.memory_total_bytes
                 .map(|bytes| (bytes.0 as f64 / MEBIBYTE).floor()),
         )
@@ -37,7 +37,7 @@ const COLUMNS: [(&str, Value); 24] = [
         Some(format!("{:.3}", row.power_instant_w?.0))
     }),
     ("memory_temperature_c", |_, row| {
-        text(row.memory_temperature_c)
+        cell_text(row.memory_temperature_c)
     }),
     ("memory_used_bytes", |_, row| {
         Some(row.memory_used_bytes?.0.to_string())
@@ -48,8 +48,12 @@ const COLUMNS: [(&str, Value); 24] = [
     ("performance_state", |_, row| {
         Some(format!("P{}", row.performance_state?))
     }),
-    ("worker_gpu_percent", |_, row| text(row.worker_gpu_percent)),
-    ("other_gpu_percent", |_, row| text(row.other_gpu_percent)),
+    ("worker_gpu_percent", |_, row| {
+        cell_text(row.worker_gpu_percent)
+    }),
+    ("other_gpu_percent", |_, row| {
+        cell_text(row.other_gpu_percent)
+    }),
     ("worker_memory_bytes", |_, row| {
         Some(row.worker_memory_bytes?.0.to_string())
     }),
@@ -71,14 +75,14 @@ const COLUMNS: [(&str, Value); 24] = [
 ];
 
 /// A number as short as it can be read back.
-fn text(value: Option<f64>) -> Option<String> {
+fn cell_text(value: Option<f64>) -> Option<String> {
     value.map(|value| value.to_string())
 }
 
 /// The samples of all GPUs by time, an empty field for what could not be read; `None` where no GPU was sampled.
 ///
 /// `ts` is Unix time in seconds.
-pub(super) fn csv(samples: &Samples) -> Option<String> {
+pub(super) fn format_csv(samples: &Samples) -> Option<String> {
     let mut rows: Vec<(&GpuSeries, &GpuSample)> = samples
         .gpus
         .iter()
@@ -141,7 +145,7 @@ mod tests {
             unix_offset_ns: Nanos(1_794_702_417_421_571_000),
             ..Samples::default()
         };
-        let file = csv(&samples).unwrap();
+        let file = format_csv(&samples).unwrap();
         let lines: Vec<&str> = file.lines().collect();
         assert!(lines[0].starts_with(
             "ts,gpu_util_pct,mem_util_pct,sm_clock_MHz,mem_clock_MHz,power_W,temp_C,mem_used_MiB,mem_total_MiB,"
@@ -154,6 +158,6 @@ mod tests {
         assert!(lines[2].contains(",1,2000,") && lines[3].contains(",0,3000,"));
         let width = lines[0].split(',').count();
         assert!(lines.iter().all(|line| line.split(',').count() == width));
-        assert_eq!(csv(&Samples::default()), None);
+        assert_eq!(format_csv(&Samples::default()), None);
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 pub enum ThrottleReason {
     GpuIdle,
-    /// Somebody set application clocks.
+    /// A user or program set application clocks.
     ApplicationClocks,
     /// The power limit: software lowers the clocks.
     SoftwarePowerCap,
@@ -42,7 +42,6 @@ impl ThrottleReason {
         (0x100, Self::DisplayClocks),
     ];
 
-    /// The name in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::GpuIdle => "gpu_idle",

@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 pub struct AskedLoad {
     /// What is loaded: an address, or vLLM's offline class.
     pub endpoint: String,
-    /// When requests are due.
+    /// When requests are due: a rate, a number in flight, or a trace.
     pub arrivals: Arrivals,
-    /// Where prompts come from.
+    /// Where prompts and lengths come from.
     pub source: AskedSource,
     /// Requests that were asked for.
     pub requests: u64,
     /// Tokens that prompts have in common, as a share of the mean prompt.
     pub shared_prefix_share: f64,
-    /// Objectives.
+    /// The objectives that latencies are judged by.
     pub slos: Vec<Slo>,
 }
 
@@ -29,21 +29,21 @@ pub struct AskedLoad {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AskedSource {
     Synthetic {
-        /// Lengths of prompts.
+        /// Distribution of prompt lengths, in tokens.
         prompt: Lengths,
-        /// Lengths of outputs.
+        /// Distribution of output lengths, in tokens.
         output: Lengths,
-        /// Turns of a conversation.
+        /// Number of turns in a conversation.
         turns: u32,
     },
     Trace {
-        /// Requests of the trace.
+        /// Number of requests in the trace.
         requests: u64,
         /// Factor by which the trace is sent faster.
         speedup: f64,
     },
     Dataset {
-        /// Conversations of the dataset.
+        /// Number of conversations in the dataset.
         conversations: u64,
     },
 }

@@ -18,11 +18,11 @@ pub const DCGM_FIELDS: [&str; 6] = [
 /// One field of one GPU over all scrapes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct FieldSpread {
-    /// Sum of the values.
+    /// Sum of the values of all scrapes.
     sum: f64,
-    /// Number of values.
+    /// Number of scrapes that had a value.
     count: u32,
-    /// Largest value.
+    /// Largest value of all scrapes.
     pub max: f64,
     /// Value of the last scrape.
     #[serde(default)]

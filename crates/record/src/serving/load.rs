@@ -18,7 +18,7 @@ pub struct ClientFacts {
     pub event_loop_delay_ms: Option<Distribution>,
 }
 
-/// What a load left.
+/// What was recorded of a load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct LoadRecord {
     /// Wall time of the clock's zero, since 1970.
@@ -60,7 +60,7 @@ impl LoadRecord {
 /// A load with all that was recorded beside it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ServedLoad {
-    /// What was asked for.
+    /// The load as it was requested.
     pub asked: AskedLoad,
     #[serde(flatten)]
     pub load: LoadRecord,
@@ -77,19 +77,19 @@ pub struct ServedLoad {
 /// What a server said during a load.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ServerFacts {
-    /// Whose metrics they are.
+    /// The program whose metrics the server publishes.
     pub family: ServerFamily,
     /// Until the server's profiler was started, where latencies leave out requests that it slowed.
     pub window: ServerWindow,
-    /// By time since 1970.
+    /// Gauges of each scrape, by Unix time.
     pub gauges: Vec<(Nanos, Gauges)>,
 }
 
 /// GPUs by a DCGM exporter.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ExporterFacts {
-    /// URL of the exporter.
+    /// URL that the exporter was scraped at.
     pub url: String,
-    /// GPUs that it reports.
+    /// The GPUs that the exporter reports.
     pub gpus: DcgmGpus,
 }

@@ -19,11 +19,11 @@ pub enum FailureKind {
     Timeout,
     /// HTTP 429: the server refuses load.
     TooManyRequests,
-    /// Another HTTP 4xx.
+    /// Any HTTP 4xx other than 429.
     ClientError,
     /// HTTP 5xx, or an error inside of a stream.
     ServerError,
-    /// The connection was reset.
+    /// The peer reset the connection.
     Reset,
     /// The stream ended before the answer did.
     Disconnected,
@@ -51,12 +51,11 @@ impl FailureKind {
     }
 }
 
-/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct RequestFailure {
-    /// Its kind.
+    /// Kind of the failure, by which failures are counted.
     pub kind: FailureKind,
-    /// What was found.
+    /// Message of the server or the client.
     pub message: String,
 }
 
@@ -93,11 +92,11 @@ pub struct ServerTimings {
     /// Waiting for a place in a batch; vLLM's engine only.
     #[serde(default)]
     pub queue_ms: Option<f64>,
-    /// Prefill.
+    /// Time of prefill, ms.
     pub prefill_ms: Option<f64>,
-    /// Tokens generated.
+    /// Number of tokens that the server generated.
     pub output_tokens: Option<u64>,
-    /// Decode.
+    /// Time of decode, ms.
     pub decode_ms: Option<f64>,
     /// Loading the model before it.
     pub load_ms: Option<f64>,
@@ -107,7 +106,7 @@ pub struct ServerTimings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(from = "(Nanos, Option<u32>)", into = "(Nanos, Option<u32>)")]
 pub struct Arrival {
-    /// When.
+    /// When the text arrived, ns from the start of the load.
     pub at_ns: Nanos,
     /// Tokens so far, where the server says so with every event.
     pub tokens: Option<u32>,
@@ -148,19 +147,19 @@ pub struct RequestRecord {
     pub end_ns: Nanos,
     /// Tokens of the prompt, by usage.
     pub prompt_tokens: Option<u64>,
-    /// Tokens generated.
+    /// Number of tokens that were generated; absent if it is not known.
     pub output_tokens: Option<u64>,
-    /// How that is known.
+    /// How the number of generated tokens is known.
     pub token_basis: TokenBasis,
     /// Tokens that were asked for at most.
     pub max_tokens: u64,
     /// What contradicts the server's usage.
     pub usage_mistake: Option<String>,
-    /// The server's own timings.
+    /// Timings that the server states; absent if it states none.
     pub timings: Option<ServerTimings>,
     /// Why it has no result.
     pub failure: Option<RequestFailure>,
-    /// Bytes of the answer.
+    /// Size of the answer, in bytes.
     pub received_bytes: Bytes,
     /// The answer did not stream: there is no first token.
     pub is_whole: bool,
@@ -205,7 +204,7 @@ impl RequestRecord {
         Some(self.sent_ns? - self.scheduled_ns)
     }
 
-    /// First token − scheduled.
+    /// Time to first token: first token − scheduled.
     pub fn ttft_ns(&self) -> Option<Nanos> {
         if self.is_whole {
             return None;

@@ -9,24 +9,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerFamily {
-    /// vLLM.
+    /// The server of vLLM.
     Vllm,
-    /// SGLang.
+    /// The server of SGLang.
     Sglang,
-    /// TensorRT-LLM's server.
+    /// The server of TensorRT-LLM.
     TensorRtLlm,
-    /// Triton.
+    /// NVIDIA's Triton Inference Server.
     Triton,
-    /// NVIDIA's DCGM exporter.
+    /// NVIDIA's DCGM exporter, which reports GPUs.
     Dcgm,
-    /// llama.cpp's server.
+    /// The server of llama.cpp.
     LlamaCpp,
-    /// None of these.
+    /// Metrics with none of the known prefixes.
     Unknown,
 }
 
 impl ServerFamily {
-    /// As people call it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Vllm => "vLLM",
@@ -40,12 +39,12 @@ impl ServerFamily {
     }
 }
 
-/// Gauges at one time.
+/// Gauges of a server at one scrape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Gauges {
-    /// Requests in batches.
+    /// Number of requests in running batches.
     pub running: Option<f64>,
-    /// Requests that queue.
+    /// Number of requests in the queue.
     pub waiting: Option<f64>,
     /// KV cache in use, a share of 1.
     pub kv_usage: Option<f64>,
@@ -57,35 +56,35 @@ pub struct Gauges {
 pub struct ServerWindow {
     /// Time to the first token, from when the server had the request.
     pub ttft_ms: Option<WindowHistogram>,
-    /// Time between tokens.
+    /// Time between two tokens (ITL), ms.
     pub itl_ms: Option<WindowHistogram>,
-    /// Time per output token.
+    /// Time per output token (TPOT), ms.
     pub tpot_ms: Option<WindowHistogram>,
     /// Time to the last token.
     pub e2e_ms: Option<WindowHistogram>,
-    /// Time in the queue.
+    /// Time that requests waited in the queue, ms.
     pub queue_ms: Option<WindowHistogram>,
-    /// Time of prefill.
+    /// Time that requests spent in prefill, ms.
     pub prefill_ms: Option<WindowHistogram>,
-    /// Time of decode.
+    /// Time that requests spent in decode, ms.
     pub decode_ms: Option<WindowHistogram>,
-    /// Preemptions.
+    /// Number of preemptions in the window.
     pub preemptions: Option<f64>,
     /// Share of prompt tokens found in the prefix cache.
     pub prefix_cache_hit_rate: Option<f64>,
-    /// Tokens generated.
+    /// Number of tokens generated in the window.
     pub output_tokens: Option<f64>,
     /// Tokens of an engine step, mean.
     pub tokens_per_step: Option<f64>,
     /// Means, of servers without histograms.
     pub e2e_mean_ms: Option<f64>,
-    /// Likewise.
+    /// Mean time in the queue, ms, of servers without histograms.
     pub queue_mean_ms: Option<f64>,
-    /// Likewise.
+    /// Mean time of computing, ms, of servers without histograms.
     pub compute_mean_ms: Option<f64>,
-    /// Likewise.
+    /// Mean time per output token, ms, of servers without histograms.
     pub tpot_mean_ms: Option<f64>,
-    /// Energy of the GPUs.
+    /// Energy that the GPUs took in the window, J.
     pub energy_j: Option<f64>,
 }
 
@@ -102,20 +101,20 @@ pub enum Bound {
 /// A histogram over a window, all label sets together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct WindowHistogram {
-    /// Values in the window.
+    /// Number of values in the window.
     pub count: f64,
-    /// Their sum.
+    /// Sum of the values in the window.
     pub sum: f64,
     /// Upper limits and the values up to each, cumulative; the last limit is infinite and left out of JSON.
     #[serde(skip)]
     pub buckets: Vec<(f64, f64)>,
-    /// Sum ÷ count.
+    /// Mean of the values; absent where the window has none.
     pub mean: Option<f64>,
     /// By linear interpolation inside of a bucket, and no more than the mean allows: no more exact than the buckets are wide.
     pub p50: Option<f64>,
-    /// Likewise.
+    /// The 90th percentile, estimated like `p50`.
     pub p90: Option<f64>,
-    /// Likewise.
+    /// The 99th percentile, estimated like `p50`.
     pub p99: Option<f64>,
     /// Which of them are bounds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -147,15 +146,15 @@ impl WindowHistogram {
     /// Of values that are not negative, no more than mean ÷ (1 − q) (Markov's inequality): a first bucket of 300 ms says
     /// nothing about queueing of microseconds, its sum does.
     fn bounded_quantile(&self, q: f64) -> Option<(f64, Option<Bound>)> {
-        let found = self.quantile(q)?;
+        let value = self.quantile(q)?;
         let most = self.mean.map_or(f64::INFINITY, |mean| mean / (1.0 - q));
-        if most < found {
+        if most < value {
             return Some((most, Some(Bound::AtMost)));
         }
         let (_, total) = *self.buckets.last()?;
         let finite = self.buckets.iter().rfind(|(limit, _)| limit.is_finite());
         let is_beyond = finite.is_none_or(|(_, count)| *count < q * total);
-        Some((found, is_beyond.then_some(Bound::AtLeast)))
+        Some((value, is_beyond.then_some(Bound::AtLeast)))
     }
 
     /// As Prometheus' `histogram_quantile`; in the last bucket, its lower limit.

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// A part of a batch: sequences, and sums over them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct EnginePart {
-    /// Sequences.
+    /// Number of sequences in the part.
     pub sequences: u64,
-    /// New tokens.
+    /// Number of tokens that the step computes for them.
     pub tokens: u64,
     /// Tokens they attend to, where the label says so.
     pub context: Option<u64>,
@@ -18,13 +18,13 @@ pub struct EnginePart {
 /// One step of the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct EngineStep {
-    /// Since 1970.
+    /// When the step started, ns since 1970.
     pub start_unix_ns: Nanos,
     /// When the step ended, since 1970.
     pub end_unix_ns: Nanos,
-    /// Sequences in prefill.
+    /// The sequences that were in prefill.
     pub prefill: EnginePart,
-    /// Sequences in decode.
+    /// The sequences that were in decode.
     pub decode: EnginePart,
     /// When a GPU worked on what the step launched, where that was recorded.
     pub busy_ns: Option<Nanos>,

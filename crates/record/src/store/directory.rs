@@ -4,7 +4,8 @@ use std::{
 };
 
 use super::{
-    Durability, Folder, Manifest, Pass, RunStatus, SCHEMA_VERSION, StoreError, StoredRun, io_error,
+    Durability, Folder, Manifest, Pass, RunStatus, SCHEMA_VERSION, StoreError, StoredRun,
+    check_folder, io_error,
     locked::{list_artifacts, lock_folder, redact_logs, save},
 };
 use crate::issue::Issue;
@@ -22,29 +23,28 @@ pub struct RunDir {
 impl RunDir {
     /// Creates `path`, takes it for this process and writes the first `run.json` with status `running`.
     ///
-    /// A directory that another live process holds, or that already contains a run, is refused: a run is never
-    /// overwritten. Other files in it stay, but a link or special file among them is refused: workers and profilers
-    /// write by path.
+    /// A directory that another live process holds, or that already contains a run or files of somebody else, is refused:
+    /// workers and profilers write by path, and nothing is ever overwritten.
     pub fn create(
         path: impl Into<PathBuf>,
         created: String,
         version: &str,
     ) -> Result<Self, StoreError> {
         let path = path.into();
-        let (folder, lock) = take(&path)?;
+        check_folder(&path)?;
+        let (folder, lock) = create_locked(&path)?;
         match StoredRun::open(&path) {
             Ok(run) => {
-                return Err(StoreError::Exists {
-                    path,
-                    status: run.manifest.status,
-                });
+                let status = match run.manifest.status {
+                    // The lock is ours: its process is gone.
+                    RunStatus::Running => RunStatus::Interrupted,
+                    ended => ended,
+                };
+                return Err(StoreError::Exists { path, status });
             }
             Err(StoreError::NotARun { .. }) => {}
             Err(other) => return Err(other),
         }
-        folder
-            .walk(&mut |_, _, _| Ok(()))
-            .map_err(|(entry, error)| io_error("use", entry)(error))?;
         let manifest = Manifest {
             schema_version: SCHEMA_VERSION,
             llmprof_version: version.to_owned(),
@@ -74,7 +74,7 @@ impl RunDir {
     /// process holds. What was wrong with it is forgotten: whatever still holds is found again.
     pub fn reopen(path: impl Into<PathBuf>, version: &str) -> Result<Self, StoreError> {
         let path = path.into();
-        let (folder, lock) = take(&path)?;
+        let (folder, lock) = create_locked(&path)?;
         let mut manifest = StoredRun::open(&path)?.manifest;
         if manifest.status == RunStatus::Complete {
             let status = manifest.status;
@@ -99,7 +99,6 @@ impl RunDir {
         Ok(run)
     }
 
-    /// Where the run is.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -198,6 +197,11 @@ impl RunDir {
         }
     }
 
+    /// Removes the directory: nothing was found to keep.
+    pub fn discard(self) -> Result<(), StoreError> {
+        fs::remove_dir_all(&self.path).map_err(io_error("remove", &self.path))
+    }
+
     /// While a run goes on, a power cut may take the last changes of its manifest: it is found as it was before them, and can be resumed.
     fn save(&self, durability: Durability) -> Result<(), StoreError> {
         save(&self.folder, &self.manifest, durability)
@@ -205,7 +209,7 @@ impl RunDir {
 }
 
 /// Creates the directory and takes it for this process.
-fn take(path: &Path) -> Result<(Folder, File), StoreError> {
+fn create_locked(path: &Path) -> Result<(Folder, File), StoreError> {
     fs::create_dir_all(path).map_err(io_error("create", path))?;
     let folder = Folder::open(path).map_err(io_error("open", path))?;
     let lock = lock_folder(&folder)?;
@@ -217,7 +221,7 @@ mod tests {
     use llmprof_units::Bytes;
 
     use super::*;
-    use crate::store::{Artifact, relist};
+    use crate::store::{Artifact, relist_artifacts};
 
     fn create(path: &Path) -> Result<RunDir, StoreError> {
         RunDir::create(path, "2026-01-02T03:04:05Z".into(), "0.0.0")
@@ -269,7 +273,7 @@ mod tests {
         assert!(matches!(
             create(folder.path()),
             Err(StoreError::Exists {
-                status: RunStatus::Running,
+                status: RunStatus::Interrupted,
                 ..
             })
         ));
@@ -309,13 +313,13 @@ mod tests {
         let run = create(folder.path()).unwrap();
         run.write("analysis.json", "old").unwrap();
         assert!(matches!(
-            relist(StoredRun::open(folder.path()).unwrap()),
+            relist_artifacts(StoredRun::open(folder.path()).unwrap()),
             Err(StoreError::InUse { .. })
         ));
         run.finish(RunStatus::Complete, None, "2026-01-02T03:04:06Z".into())
             .unwrap();
         fs::write(folder.path().join("analysis.json"), "abc").unwrap();
-        relist(StoredRun::open(folder.path()).unwrap()).unwrap();
+        relist_artifacts(StoredRun::open(folder.path()).unwrap()).unwrap();
         let stored = StoredRun::open(folder.path()).unwrap();
         assert_eq!(stored.manifest.status, RunStatus::Complete);
         assert!(stored.manifest.artifacts[0].sha256.starts_with("ba7816bf"));

@@ -17,13 +17,13 @@ use std::{
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::secrets::redacted;
+use crate::secrets::redact;
 
 /// Names that are tried before giving up; two equal ones are as likely as two equal 64-bit numbers.
 const ATTEMPTS: u32 = 16;
 
 /// Folders inside of each other that a run may have. Its own are 4 deep; each that is open has a descriptor and a path of its own.
-const MOST_LEVELS: usize = 64;
+const FOLDER_LEVELS_MAX: usize = 64;
 
 /// What a power cut may take of a file that was replaced. Until then, and when a process is killed, all are alike. A sync takes up to 45 ms on
 /// the disks of clouds.
@@ -36,15 +36,13 @@ pub enum Durability {
     Whole,
 }
 
-/// An open directory.
 #[derive(Debug)]
 pub struct Folder {
     handle: OwnedFd,
-    /// For messages alone.
+    /// Used in messages only: files are opened relative to `handle`.
     path: PathBuf,
 }
 
-/// What the door refuses.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error(
@@ -55,7 +53,7 @@ enum Refused {
     TooLarge { length: u64, limit: u64 },
     #[error("the name leaves the directory")]
     Outside,
-    #[error("it is more than {MOST_LEVELS} folders deep in the run directory")]
+    #[error("it is more than {FOLDER_LEVELS_MAX} folders deep in the run directory")]
     TooDeep,
 }
 
@@ -93,7 +91,7 @@ impl Folder {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(&folder.handle, name, flags, Mode::empty());
         let file = File::from(opened.map_err(|errno| folder.explain(name, errno))?);
-        regular(&file)?;
+        require_regular(&file)?;
         Ok(file)
     }
 
@@ -102,7 +100,7 @@ impl Folder {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(&self.handle, name, flags, Mode::empty());
         let file = File::from(opened.map_err(|errno| self.explain(name, errno))?);
-        regular(&file)?;
+        require_regular(&file)?;
         Ok(file)
     }
 
@@ -130,7 +128,7 @@ impl Folder {
     /// Opens a folder below this one, creating it and those above it where they are absent.
     pub fn create_folder(&self, relative: impl AsRef<Path>) -> io::Result<Self> {
         let mut folder: Option<Self> = None;
-        for name in names(relative.as_ref())? {
+        for name in split_names(relative.as_ref())? {
             folder = Some(folder.as_ref().unwrap_or(self).enter(name, true)?);
         }
         folder.map_or_else(|| Self::open(&self.path), Ok)
@@ -153,7 +151,7 @@ impl Folder {
         // All text of a run goes through here.
         match std::str::from_utf8(contents) {
             Ok(text) => {
-                let clean = redacted(text);
+                let clean = redact(text);
                 let write = |file: &mut File| file.write_all(clean.as_bytes());
                 self.replace_with(durability, relative, write)
             }
@@ -239,7 +237,7 @@ impl Folder {
             OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(&self.handle, name, flags, Mode::from_raw_mode(0o644));
         let file = File::from(opened.map_err(|errno| self.explain(OsStr::new(name), errno))?);
-        regular(&file)?;
+        require_regular(&file)?;
         Ok(file)
     }
 
@@ -269,7 +267,7 @@ impl Folder {
             let name = std::os::unix::ffi::OsStrExt::from_bytes(name);
             let below = relative.join(name);
             match self.kind(name).map_err(|errno| (at(name), errno.into()))? {
-                FileType::Directory if relative.components().count() >= MOST_LEVELS => {
+                FileType::Directory if relative.components().count() >= FOLDER_LEVELS_MAX => {
                     return Err((at(name), Refused::TooDeep.into()));
                 }
                 FileType::Directory => self
@@ -291,7 +289,7 @@ impl Folder {
         relative: &'a Path,
         create: bool,
     ) -> io::Result<(Option<Self>, &'a OsStr)> {
-        let mut names = names(relative)?;
+        let mut names = split_names(relative)?;
         let name = names.pop().ok_or(Refused::Outside)?;
         let mut folder: Option<Self> = None;
         for above in names {
@@ -377,7 +375,7 @@ fn is_temporary(name: &OsStr) -> bool {
 }
 
 /// Refuses what is open and is no regular file.
-fn regular(file: &File) -> io::Result<()> {
+fn require_regular(file: &File) -> io::Result<()> {
     let status = rustix::fs::fstat(file)?;
     match FileType::from_raw_mode(status.st_mode) {
         FileType::RegularFile => Ok(()),
@@ -385,7 +383,7 @@ fn regular(file: &File) -> io::Result<()> {
     }
 }
 
-fn names(relative: &Path) -> io::Result<Vec<&OsStr>> {
+fn split_names(relative: &Path) -> io::Result<Vec<&OsStr>> {
     let mut names = Vec::new();
     for component in relative.components() {
         match component {
@@ -468,11 +466,11 @@ mod tests {
         let run = tempfile::tempdir().unwrap();
         let folder = Folder::open(run.path()).unwrap();
         let deep = |levels: usize| "d/".repeat(levels);
-        folder.create_folder(deep(MOST_LEVELS)).unwrap();
+        folder.create_folder(deep(FOLDER_LEVELS_MAX)).unwrap();
         folder.walk(&mut |_, _, _| Ok(())).unwrap();
-        folder.create_folder(deep(MOST_LEVELS + 1)).unwrap();
+        folder.create_folder(deep(FOLDER_LEVELS_MAX + 1)).unwrap();
         let (path, error) = folder.walk(&mut |_, _, _| Ok(())).unwrap_err();
-        assert_eq!(path, run.path().join(deep(MOST_LEVELS + 1)));
+        assert_eq!(path, run.path().join(deep(FOLDER_LEVELS_MAX + 1)));
         assert!(error.to_string().contains("64 folders deep"), "{error}");
     }
 

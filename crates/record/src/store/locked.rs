@@ -11,7 +11,7 @@ use llmprof_units::{Bytes, hex_text};
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
 
-use crate::secrets::redacted;
+use crate::secrets::redact;
 
 use super::{
     Artifact, Durability, Folder, LOCK_FILE, MANIFEST_FILE, Manifest, StoreError, StoredRun,
@@ -59,7 +59,7 @@ impl LockedRun {
 }
 
 /// Lists the files of a run that ended anew, after some were written again.
-pub fn relist(run: StoredRun) -> Result<(), StoreError> {
+pub fn relist_artifacts(run: StoredRun) -> Result<(), StoreError> {
     run.lock()?.finish()
 }
 
@@ -121,7 +121,7 @@ pub(super) fn list_artifacts(root: &Folder) -> Result<Vec<Artifact>, StoreError>
     let mut artifacts = Vec::new();
     let walked = root.walk(&mut |relative, folder, name| {
         if relative != Path::new(MANIFEST_FILE) && relative != Path::new(LOCK_FILE) {
-            let (bytes, sha256) = hash(folder.open_file(name)?)?;
+            let (bytes, sha256) = hash_file(folder.open_file(name)?)?;
             let path = relative.to_string_lossy().into_owned();
             artifacts.push(Artifact {
                 path,
@@ -137,7 +137,7 @@ pub(super) fn list_artifacts(root: &Folder) -> Result<Vec<Artifact>, StoreError>
 }
 
 /// Logs longer than this are left as their program wrote them.
-const MOST_LOG_BYTES: u64 = 64 << 20;
+const LOG_MAX_BYTES: u64 = 64 << 20;
 
 /// Takes what looks like a credential out of what programs printed.
 pub(super) fn redact_logs(root: &Folder) -> Result<(), StoreError> {
@@ -147,10 +147,10 @@ pub(super) fn redact_logs(root: &Folder) -> Result<(), StoreError> {
             .is_some_and(|extension| extension == "log")
         {
             let file = folder.open_file(name)?;
-            if file.metadata()?.len() <= MOST_LOG_BYTES {
-                let bytes = folder.read(name, MOST_LOG_BYTES)?;
+            if file.metadata()?.len() <= LOG_MAX_BYTES {
+                let bytes = folder.read(name, LOG_MAX_BYTES)?;
                 let text = String::from_utf8_lossy(&bytes);
-                if let Cow::Owned(clean) = redacted(&text) {
+                if let Cow::Owned(clean) = redact(&text) {
                     folder.replace(name, clean.as_bytes())?;
                 }
             }
@@ -160,7 +160,7 @@ pub(super) fn redact_logs(root: &Folder) -> Result<(), StoreError> {
     walked.map_err(|(path, error)| io_error("write", path)(error))
 }
 
-fn hash(mut file: File) -> io::Result<(u64, String)> {
+fn hash_file(mut file: File) -> io::Result<(u64, String)> {
     let mut hash = Sha256::new();
     let mut bytes = 0;
     let mut buffer = vec![0; 1 << 16];

@@ -9,17 +9,17 @@ use crate::issue::Issue;
 /// Version of `run.json`. It rises when a reader of the older version would misread the newer one.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// How a run stands.
+/// How far a run has come, or how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// In progress, or its process died without saying so.
+    /// In progress. In `run.json` also of a run whose process was killed; whatever reads the run shows that one as interrupted.
     Running,
     /// Everything that was planned was done.
     Complete,
     /// Something planned could not be done; `error` says what.
     Failed,
-    /// Ended by Ctrl-C or SIGTERM.
+    /// Ended by Ctrl-C or a signal.
     Interrupted,
 }
 
@@ -39,9 +39,9 @@ impl fmt::Display for RunStatus {
 pub struct Pass {
     /// `plain`, the name of a profiler, or the name of an analysis stage.
     pub name: String,
-    /// State of the pass.
+    /// How far the pass has come, or how it ended.
     pub status: RunStatus,
-    /// Wall time it took.
+    /// Wall time of the pass; absent while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ns: Option<Nanos>,
     /// Exit code of the process it started, where it started one that exited.
@@ -54,7 +54,7 @@ pub struct Pass {
 pub struct Artifact {
     /// Path relative to the run directory, with `/` between its parts.
     pub path: String,
-    /// Size of the file.
+    /// Size of the file in bytes.
     pub bytes: Bytes,
     /// SHA-256 of the contents, in hexadecimal.
     pub sha256: String,
@@ -63,11 +63,11 @@ pub struct Artifact {
 /// The state of a run: the contents of `run.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Manifest {
-    /// [`SCHEMA_VERSION`] of the writer.
+    /// The [`SCHEMA_VERSION`] of the program that wrote the file.
     pub schema_version: u32,
     /// Version of llmprof that wrote it.
     pub llmprof_version: String,
-    /// How the run stands.
+    /// How far the run has come, or how it ended.
     pub status: RunStatus,
     /// The process that writes it.
     pub pid: u32,
@@ -76,19 +76,19 @@ pub struct Manifest {
     /// When it ended, RFC 3339; absent while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<String>,
-    /// Name of the experiment.
+    /// Name of the experiment; empty if it has none.
     #[serde(default)]
     pub experiment: String,
-    /// Name of the model.
+    /// Name of the model; empty if the run has none.
     #[serde(default)]
     pub model: String,
     /// The overrides it was started with.
     #[serde(default)]
     pub overrides: Vec<String>,
-    /// Why the run failed.
+    /// Why the run failed; absent if it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Passes of the run.
+    /// The passes of the run, in order.
     #[serde(default)]
     pub passes: Vec<Pass>,
     /// What was dropped or should not be trusted.

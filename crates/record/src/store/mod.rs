@@ -11,13 +11,15 @@ mod directory;
 mod folder;
 mod locked;
 mod manifest;
+mod ownership;
 mod stored;
 
-pub use atomic::write_atomically;
+pub use atomic::{write_atomically, write_output};
 pub use directory::RunDir;
 pub use folder::{Durability, Folder};
-pub use locked::{LockedRun, lock_folder, relist};
+pub use locked::{LockedRun, lock_folder, relist_artifacts};
 pub use manifest::{Artifact, Manifest, Pass, RunStatus, SCHEMA_VERSION};
+pub use ownership::{check_folder, claim_folder};
 pub use stored::{Liveness, StoredRun, find_runs};
 
 use std::path::{Path, PathBuf};
@@ -26,11 +28,16 @@ use std::path::{Path, PathBuf};
 pub(crate) const MANIFEST_FILE: &str = "run.json";
 /// Name of the file whose lock the writer of a run holds.
 pub(crate) const LOCK_FILE: &str = ".lock";
+/// Name of the file that people write about a run; nothing else does.
+pub(crate) const NOTES_FILE: &str = "notes.md";
+
+/// Notes are read by people: a larger file is something else.
+const NOTES_BYTES_MAX: u64 = 1 << 20;
 
 /// No manifest is near this; a larger one is not read into memory.
-const MOST_MANIFEST_BYTES: u64 = 64 << 20;
+const MANIFEST_MAX_BYTES: u64 = 64 << 20;
 /// The same for the other JSON files of a run, which have a row for every token of every request.
-pub const MOST_JSON_BYTES: u64 = 1 << 30;
+pub const JSON_MAX_BYTES: u64 = 1 << 30;
 
 /// The action of an I/O error that writes nothing.
 const READ: &str = "read";
@@ -38,13 +45,11 @@ const READ: &str = "read";
 /// Why a run directory could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The operating system refused.
     #[error("cannot {action} {path}: {source}")]
     Io {
         /// What was being done: `write`, `create`, `read`…
         action: &'static str,
         path: PathBuf,
-        /// What the system said.
         source: std::io::Error,
     },
     /// Another live process writes to this directory.
@@ -56,11 +61,10 @@ pub enum StoreError {
     },
     /// The directory holds an earlier run, which is never overwritten.
     #[error("{path} already holds a run ({status})")]
-    Exists {
-        path: PathBuf,
-        /// How that run stands.
-        status: RunStatus,
-    },
+    Exists { path: PathBuf, status: RunStatus },
+    /// The directory has files and llmprof did not make it: nothing of the user's is replaced.
+    #[error("{path} is not empty and llmprof did not make it; its files could be overwritten")]
+    Foreign { path: PathBuf },
     /// There is no manifest, so this is not a run.
     #[error("{path} is not a run directory: it has no {MANIFEST_FILE}")]
     NotARun { path: PathBuf },
@@ -81,7 +85,7 @@ impl StoreError {
     /// Whether another run directory would do.
     pub fn is_about_the_directory(&self) -> bool {
         match self {
-            Self::InUse { .. } | Self::Exists { .. } => true,
+            Self::InUse { .. } | Self::Exists { .. } | Self::Foreign { .. } => true,
             Self::Io { source, .. } => {
                 !self.is_reading()
                     && matches!(
@@ -93,6 +97,14 @@ impl StoreError {
                     )
             }
             Self::NotARun { .. } | Self::BadManifest { .. } => false,
+        }
+    }
+
+    /// A directory that would do in the place of the one that is refused.
+    pub fn other_directory(&self) -> Option<PathBuf> {
+        match self {
+            Self::Foreign { path } => Some(path.join("llmprof")),
+            _ => None,
         }
     }
 
@@ -109,7 +121,9 @@ impl StoreError {
                 }
                 _ => no_room_hint(source, path),
             },
-            Self::InUse { .. } | Self::Exists { .. } => Some("choose another directory".to_owned()),
+            Self::InUse { .. } | Self::Exists { .. } | Self::Foreign { .. } => {
+                Some("choose another directory".to_owned())
+            }
             Self::NotARun { .. } => {
                 Some("`llmprof runs list` shows the runs below a directory".to_owned())
             }

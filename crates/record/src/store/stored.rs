@@ -8,17 +8,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
-    Folder, LOCK_FILE, MANIFEST_FILE, MOST_JSON_BYTES, MOST_MANIFEST_BYTES, Manifest, RunStatus,
-    SCHEMA_VERSION, StoreError, io_error,
+    Folder, JSON_MAX_BYTES, LOCK_FILE, MANIFEST_FILE, MANIFEST_MAX_BYTES, Manifest,
+    NOTES_BYTES_MAX, NOTES_FILE, RunStatus, SCHEMA_VERSION, StoreError, io_error,
 };
 
 /// Whether somebody still writes to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Liveness {
-    /// It says `running`, and its process holds the lock.
+    /// Its process holds the lock.
     Live,
-    /// It says `running`, but its process is gone.
+    /// Its process is gone and did not say how it ended.
     Dead,
     Ended,
 }
@@ -27,6 +27,7 @@ pub enum Liveness {
 #[derive(Clone, Debug)]
 pub struct StoredRun {
     pub path: PathBuf,
+    /// As written, but for the status of a run whose process is gone: that is `interrupted`, whatever the file says.
     pub manifest: Manifest,
 }
 
@@ -35,9 +36,12 @@ impl StoredRun {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let path = path.into();
         let file = path.join(MANIFEST_FILE);
-        let read = |folder: Folder| folder.read(MANIFEST_FILE, MOST_MANIFEST_BYTES);
-        let text = match Folder::open(&path).and_then(read) {
-            Ok(text) => text,
+        let read = |folder: Folder| {
+            let text = folder.read(MANIFEST_FILE, MANIFEST_MAX_BYTES)?;
+            Ok::<_, io::Error>((folder, text))
+        };
+        let (folder, text) = match Folder::open(&path).and_then(read) {
+            Ok(read) => read,
             Err(error)
                 if matches!(
                     error.kind(),
@@ -65,7 +69,11 @@ impl StoredRun {
                 version.schema_version
             )));
         }
-        let manifest = serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))?;
+        let mut manifest: Manifest =
+            serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))?;
+        if manifest.status == RunStatus::Running && !is_locked(&folder) {
+            manifest.status = RunStatus::Interrupted;
+        }
         Ok(Self { path, manifest })
     }
 
@@ -77,7 +85,7 @@ impl StoredRun {
     /// A JSON file of the run; `None` where there is none.
     pub fn json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, StoreError> {
         let path = self.path.join(name);
-        match self.folder()?.read(name, MOST_JSON_BYTES) {
+        match self.folder()?.read(name, JSON_MAX_BYTES) {
             Ok(text) => {
                 serde_json::from_slice(&text)
                     .map(Some)
@@ -91,20 +99,30 @@ impl StoredRun {
         }
     }
 
-    /// Whether its writer is alive. The lock decides, not the process id, which may have been given to another.
-    pub fn liveness(&self) -> Liveness {
-        if self.manifest.status != RunStatus::Running {
-            return Liveness::Ended;
-        }
-        let opened = Folder::open(&self.path).and_then(|folder| folder.open_file(LOCK_FILE));
-        let Ok(lock) = opened else {
-            return Liveness::Dead;
-        };
-        match flock(&lock, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => Liveness::Dead,
-            Err(_) => Liveness::Live,
+    /// `notes.md`, which people write beside the files of the run; `None` where there is none.
+    pub fn notes(&self) -> Result<Option<String>, StoreError> {
+        match self.folder()?.read(NOTES_FILE, NOTES_BYTES_MAX) {
+            Ok(text) => Ok(Some(String::from_utf8_lossy(&text).trim().to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io_error("read", self.path.join(NOTES_FILE))(error)),
         }
     }
+
+    /// Whether its writer was alive when it was read.
+    pub fn liveness(&self) -> Liveness {
+        match (self.manifest.status, &self.manifest.finished) {
+            (RunStatus::Running, _) => Liveness::Live,
+            (RunStatus::Interrupted, None) => Liveness::Dead,
+            _ => Liveness::Ended,
+        }
+    }
+}
+
+/// Whether a live process writes to a run. The lock decides, not the process id, which may have been given to another.
+fn is_locked(folder: &Folder) -> bool {
+    folder
+        .open_file(LOCK_FILE)
+        .is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
 }
 
 /// Every run at or below `root`, oldest first, and what could not be read on the way. Runs do not nest.
@@ -155,7 +173,7 @@ mod tests {
         fs::write(folder.path().join("broken").join(MANIFEST_FILE), "{").unwrap();
 
         let (runs, errors) = find_runs(folder.path());
-        let found: Vec<_> = runs
+        let states: Vec<_> = runs
             .iter()
             .map(|run| {
                 (
@@ -169,9 +187,11 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            found,
+            states,
             [("early", Liveness::Dead), ("x/late", Liveness::Live)]
         );
+        let states: Vec<_> = runs.iter().map(|run| run.manifest.status).collect();
+        assert_eq!(states, [RunStatus::Interrupted, RunStatus::Running]);
         assert!(matches!(
             errors.as_slice(),
             [StoreError::BadManifest { .. }]

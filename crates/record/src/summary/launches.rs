@@ -8,7 +8,7 @@ use crate::trace::{HostKind, RangeKind, ThreadId, Trace};
 pub(super) struct Calls(HashMap<u32, usize>);
 
 impl Calls {
-    pub(super) fn of(trace: &Trace) -> Self {
+    pub(super) fn by_correlation(trace: &Trace) -> Self {
         let mut calls = HashMap::new();
         for (row, (&correlation, &kind)) in trace
             .hosts

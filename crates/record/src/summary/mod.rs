@@ -24,7 +24,7 @@ use crate::issue::Issue;
 /// One table of sums, with what was dropped while it was read.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct SummaryTable {
-    /// The table.
+    /// The rows, by the kind of the table.
     pub summary: Summary,
     /// For each call of a log of GEMMs, in order, the row that it is summed in; empty for other tables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -33,7 +33,7 @@ pub struct SummaryTable {
     pub issues: Vec<Issue>,
 }
 
-/// The kinds of tables.
+/// The kinds of tables, with their rows.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "report", content = "rows")]
 #[schemars(rename = "ImportedSummary")]
@@ -42,11 +42,11 @@ pub enum Summary {
     CudaApi(Vec<TimeRow>),
     /// Calls of the operating system (`osrt_sum`).
     OsRuntime(Vec<TimeRow>),
-    /// Kernels (`cuda_gpu_kern_sum`).
+    /// Times of kernels by name (`cuda_gpu_kern_sum`).
     Kernels(Vec<TimeRow>),
     /// Kernels by name, grid and block (`cuda_gpu_kern_gb_sum`).
     KernelsBySize(Vec<TimeRow>),
-    /// Copies and memsets (`cuda_gpu_mem_time_sum`).
+    /// Times of copies and memsets (`cuda_gpu_mem_time_sum`).
     Memory(Vec<TimeRow>),
     /// Bytes of copies and memsets (`cuda_gpu_mem_size_sum`).
     MemorySizes(Vec<SizeRow>),
@@ -68,21 +68,21 @@ pub enum Summary {
 /// features and `n` the rows of `x`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct GemmRow {
-    /// Function of the library.
+    /// The function of cuBLAS or cuBLASLt that was called.
     pub function: String,
-    /// Rows of the result.
+    /// Rows of the result (M).
     pub m: u64,
-    /// Columns of the result.
+    /// Columns of the result (N).
     pub n: u64,
     /// Depth: elements of each sum.
     pub k: u64,
-    /// GEMMs of a call.
+    /// Number of GEMMs in one call.
     pub batch: u64,
     /// Of A, by CUDA's name: `R_16BF`; empty where the log does not say.
     pub dtype: String,
-    /// Of A and B.
+    /// Whether A and B are read transposed.
     pub transposed: [bool; 2],
-    /// Number of calls.
+    /// Number of calls with this shape.
     pub calls: u64,
 }
 
@@ -105,9 +105,9 @@ impl GemmRow {
 /// Times of everything with one name.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct TimeRow {
-    /// Name of the row.
+    /// Name of the kernel, call, range or operation.
     pub name: String,
-    /// Time of all calls.
+    /// Sum of the times of all calls, ns.
     pub total_ns: Nanos,
     /// How the times are spread.
     pub times: Spread,
@@ -125,7 +125,7 @@ pub struct TimeRow {
 /// Bytes of all operations of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct SizeRow {
-    /// Name of the copy.
+    /// Name of the operation, such as `[CUDA memcpy HtoD]`.
     pub name: String,
     /// Sum of all sizes, bytes.
     pub total_bytes: f64,
@@ -136,23 +136,23 @@ pub struct SizeRow {
 /// A kernel as one thread launched it with one API function on one device.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ExecutionRow {
-    /// Process id.
+    /// Id of the process that launched the kernel.
     pub process: i64,
-    /// Thread id.
+    /// Id of the thread that launched the kernel.
     pub thread: i64,
-    /// Index of the device.
+    /// Index of the device that ran the kernel.
     pub device: u32,
     /// Name of the API call.
     pub api: String,
-    /// Name of the kernel.
+    /// Name of the kernel that was launched.
     pub kernel: String,
     /// From the beginning of the call to the end of the call or the kernel, whichever is later.
     pub total: Spread,
-    /// Time of the call.
+    /// Time of the API call.
     pub call: Spread,
     /// From the end of the call to the start of the kernel, of those that started after it; absent where none did.
     pub queue: Option<Spread>,
-    /// Time of the kernel.
+    /// Time that the kernel ran.
     pub run: Spread,
 }
 
@@ -163,13 +163,13 @@ pub struct RangeKernelRow {
     pub range: String,
     /// How the range was made; empty outside all ranges.
     pub style: String,
-    /// Process id.
+    /// Id of the process that launched the kernel.
     pub process: i64,
-    /// Thread id.
+    /// Id of the thread that launched the kernel.
     pub thread: i64,
     /// How many ranges of this name launched the kernel.
     pub range_instances: u64,
-    /// Name of the kernel.
+    /// Name of the kernel that was launched.
     pub kernel: String,
     /// Time of the kernel in the range.
     pub total_ns: Nanos,
@@ -181,9 +181,9 @@ pub struct RangeKernelRow {
 /// launched inside.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ProjectionRow {
-    /// The range, `domain:text`.
+    /// The range, written as `domain:text`.
     pub range: String,
-    /// How it was made.
+    /// How the range was made: `PushPop` or `StartEnd`.
     pub style: String,
     /// Sum of the projected times.
     pub total_ns: Nanos,

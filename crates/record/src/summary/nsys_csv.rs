@@ -25,14 +25,14 @@ pub fn kernel_summary_csv(rows: &[TimeRow]) -> String {
             times.min,
             times.max,
             optional(times.deviation),
-            quoted(&row.name)
+            quote_cell(&row.name)
         );
     }
     text
 }
 
 /// Quoted where a comma, a quote or a line end would end the cell.
-fn quoted(name: &str) -> String {
+fn quote_cell(name: &str) -> String {
     if name.contains([',', '"', '\n']) {
         format!("\"{}\"", name.replace('"', "\"\""))
     } else {
@@ -50,7 +50,7 @@ mod tests {
         let row = |name: &str, times: &mut [i64]| TimeRow {
             name: name.to_owned(),
             total_ns: Nanos(times.iter().sum()),
-            times: Spread::of(times).unwrap(),
+            times: Spread::from_values(times).unwrap(),
             style: None,
             grid: None,
             block: None,

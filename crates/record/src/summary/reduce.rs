@@ -62,7 +62,7 @@ pub fn kernel_executions(trace: &Trace) -> Vec<ExecutionRow> {
         run: Vec<i64>,
     }
     let (hosts, kernels) = (&trace.hosts, &trace.kernels);
-    let calls = Calls::of(trace);
+    let calls = Calls::by_correlation(trace);
     let mut groups: BTreeMap<_, Times> = BTreeMap::new();
     for row in 0..kernels.len() {
         let Some(call) = calls.get(kernels.correlation[row]) else {
@@ -98,10 +98,10 @@ pub fn kernel_executions(trace: &Trace) -> Vec<ExecutionRow> {
                 device,
                 api: trace.text(api).to_owned(),
                 kernel: trace.text(kernel).to_owned(),
-                total: Spread::of(&mut times.total)?,
-                call: Spread::of(&mut times.call)?,
-                queue: Spread::of(&mut times.queue),
-                run: Spread::of(&mut times.run)?,
+                total: Spread::from_values(&mut times.total)?,
+                call: Spread::from_values(&mut times.call)?,
+                queue: Spread::from_values(&mut times.queue),
+                run: Spread::from_values(&mut times.run)?,
             })
         });
     let mut rows: Vec<ExecutionRow> = rows.collect();
@@ -112,15 +112,15 @@ pub fn kernel_executions(trace: &Trace) -> Vec<ExecutionRow> {
 /// Kernels by each NVTX range around their launch; one in nested ranges counts for all of them.
 pub fn range_kernels(trace: &Trace) -> Vec<RangeKernelRow> {
     #[derive(Default)]
-    struct Group {
+    struct TimeGroup {
         times: Vec<i64>,
         instances: Vec<usize>,
     }
     let kernels = &trace.kernels;
-    let calls = Calls::of(trace);
+    let calls = Calls::by_correlation(trace);
     let launched = (0..kernels.len()).filter_map(|row| calls.get(kernels.correlation[row]));
     let around = ranges_around(trace, launched);
-    let mut groups: BTreeMap<_, Group> = BTreeMap::new();
+    let mut groups: BTreeMap<_, TimeGroup> = BTreeMap::new();
     for row in 0..kernels.len() {
         let Some(call) = calls.get(kernels.correlation[row]) else {
             continue;
@@ -156,7 +156,7 @@ pub fn range_kernels(trace: &Trace) -> Vec<RangeKernelRow> {
                 range_instances: group.instances.len() as u64,
                 kernel: trace.text(kernel).to_owned(),
                 total_ns: Nanos(group.times.iter().sum()),
-                times: Spread::of(&mut group.times)?,
+                times: Spread::from_values(&mut group.times)?,
             })
         });
     rows.collect()
@@ -164,7 +164,7 @@ pub fn range_kernels(trace: &Trace) -> Vec<RangeKernelRow> {
 
 /// NVTX ranges as the device saw them. Ranges that launched nothing have no projection and are not counted.
 pub fn range_projections(trace: &Trace) -> Vec<ProjectionRow> {
-    let calls = Calls::of(trace);
+    let calls = Calls::by_correlation(trace);
     let (kernels, copies, memsets) = (&trace.kernels, &trace.copies, &trace.memsets);
     let kernels = (0..kernels.len()).map(|row| {
         (
@@ -233,7 +233,7 @@ pub fn range_projections(trace: &Trace) -> Vec<ProjectionRow> {
                     .iter()
                     .map(|(range, _)| Nanos(trace.ranges.duration[*range]))
                     .sum(),
-                times: Spread::of(&mut times)?,
+                times: Spread::from_values(&mut times)?,
                 operations: instances.iter().map(|(_, at)| at.operations).sum(),
                 mean_level: mean(instances.iter().map(|(_, at)| at.level).sum()),
                 mean_children: mean(instances.iter().map(|(_, at)| at.children).sum()),
@@ -295,7 +295,7 @@ fn time_row(name: String, times: &mut [i64]) -> Option<TimeRow> {
     Some(TimeRow {
         name,
         total_ns: Nanos(times.iter().sum()),
-        times: Spread::of(times)?,
+        times: Spread::from_values(times)?,
         style: None,
         grid: None,
         block: None,

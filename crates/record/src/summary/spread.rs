@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 pub struct Spread {
     /// How many values there are.
     pub count: u64,
-    /// Mean.
+    /// Mean of the values.
     pub mean: f64,
     /// Their median: the middle value, or the mean of the two in the middle. Absent where a report lacks it.
     pub median: Option<f64>,
-    /// Smallest value.
+    /// The smallest of the values.
     pub min: f64,
-    /// Largest value.
+    /// The largest of the values.
     pub max: f64,
     /// Their standard deviation with n − 1 in the denominator; 0 for one value. Absent where a report lacks it.
     pub deviation: Option<f64>,
@@ -20,7 +20,7 @@ pub struct Spread {
 
 impl Spread {
     /// The spread of some values, which come back sorted; `None` for none.
-    pub fn of(values: &mut [i64]) -> Option<Self> {
+    pub fn from_values(values: &mut [i64]) -> Option<Self> {
         values.sort_unstable();
         let (&min, &max) = (values.first()?, values.last()?);
         let count = values.len();
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn worked_by_hand() {
         // Mean 5, squares 9 + 1 + 1 + 1 + 0 + 0 + 4 + 16 = 32 over n − 1 = 7.
-        let spread = Spread::of(&mut [9, 2, 4, 4, 4, 5, 5, 7]).expect("values");
+        let spread = Spread::from_values(&mut [9, 2, 4, 4, 4, 5, 5, 7]).expect("values");
         assert_eq!(
             (spread.count, spread.mean, spread.median),
             (8, 5.0, Some(4.5))
@@ -70,14 +70,14 @@ mod tests {
 
     #[test]
     fn one_value_and_none() {
-        let one = Spread::of(&mut [7]).expect("a value");
+        let one = Spread::from_values(&mut [7]).expect("a value");
         assert_eq!((one.median, one.deviation), (Some(7.0), Some(0.0)));
-        assert_eq!(Spread::of(&mut []), None);
+        assert_eq!(Spread::from_values(&mut []), None);
     }
 
     #[test]
     fn extremes_do_not_overflow() {
-        let spread = Spread::of(&mut [i64::MAX, i64::MAX]).expect("values");
+        let spread = Spread::from_values(&mut [i64::MAX, i64::MAX]).expect("values");
         assert_eq!(spread.median, Some(i64::MAX as f64));
     }
 }

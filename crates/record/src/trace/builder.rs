@@ -11,7 +11,6 @@ use rustc_hash::FxBuildHasher;
 
 use super::ids::InputsId;
 use super::inputs::Inputs;
-use super::order;
 use super::raw_inputs::{RawInputLists, RawInputs};
 use super::redact::without_user;
 use super::stacks::FrameList;
@@ -20,8 +19,9 @@ use super::{
     HostSamples, Hosts, Interner, Kernels, LaunchedKernels, MemoryEvents, Memsets, OperatorCalls,
     Ranges, StackFrame, StackFrames, StrId, Strings, Syncs, Thread, ThreadId, Threads, Trace,
 };
+use super::{nest, order};
 use crate::issue::{Issue, IssueCode};
-use crate::secrets::redacted;
+use crate::secrets::redact;
 
 /// Collects the events of a foreign profile in any order; [`finish`](Self::finish) makes the [`Trace`].
 #[derive(Default)]
@@ -64,6 +64,8 @@ pub struct TraceBuilder {
     pub metadata: BTreeMap<String, String>,
     /// See [`Trace::issues`].
     pub issues: Vec<Issue>,
+    /// Whether starts and durations were rounded apart, so that inner slices may end behind outer ones.
+    pub are_ends_rounded: bool,
     inputs: RawInputLists,
     /// Those of a trace that was finished before.
     finished_inputs: Option<Inputs>,
@@ -516,6 +518,12 @@ impl TraceBuilder {
             scope.spawn(|_| order::sort_launched_kernels(&mut self.launched_kernels));
             scope.spawn(|_| order::sort_host_samples(&mut self.host_samples));
         });
+        if self.are_ends_rounded {
+            nest::nest_hosts(&mut self.hosts);
+            nest::nest_ranges(&mut self.ranges);
+            order::sort_hosts(&mut self.hosts);
+            order::sort_ranges(&mut self.ranges);
+        }
         self.devices
             .sort_by(|a, b| (a.id, &a.name).cmp(&(b.id, &b.name)));
         self.devices.dedup();
@@ -557,9 +565,9 @@ fn clean_strings(interner: &Interner) -> Vec<Cow<'_, str>> {
     let texts = (0..interner.len()).map(|index| interner.get(StrId(index as u32)));
     let mut clean: Vec<_> = texts.map(without_user).collect();
     // One look at all of them is cheaper than one at each, and nearly always enough.
-    if let Cow::Owned(_) = redacted(&clean.join("\n")) {
+    if let Cow::Owned(_) = redact(&clean.join("\n")) {
         for text in &mut clean {
-            if let Cow::Owned(other) = redacted(text) {
+            if let Cow::Owned(other) = redact(text) {
                 *text = Cow::Owned(other);
             }
         }

@@ -12,7 +12,7 @@ use super::{FrameId, HostKind, HostWait, RangeKind, StrId, ThreadId, Trace};
 impl Trace {
     /// Writes the trace as Chrome JSON. Host calls and device events that share a correlation id are joined by arrows.
     pub fn write_chrome(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut writer = Writer {
+        let mut writer = ChromeWriter {
             trace: self,
             out,
             any: false,
@@ -33,14 +33,14 @@ impl Trace {
     }
 }
 
-struct Writer<'t, W> {
+struct ChromeWriter<'t, W> {
     trace: &'t Trace,
     out: &'t mut W,
     any: bool,
 }
 
 /// What every slice has, whichever table it is from.
-struct Slice<'s> {
+struct ChromeSlice<'s> {
     category: &'s str,
     name: StrId,
     start: i64,
@@ -61,7 +61,7 @@ impl std::fmt::Display for Micros {
     }
 }
 
-impl<W: Write> Writer<'_, W> {
+impl<W: Write> ChromeWriter<'_, W> {
     fn header(&mut self) -> io::Result<()> {
         write!(
             self.out,
@@ -166,7 +166,7 @@ impl<W: Write> Writer<'_, W> {
         }
     }
 
-    fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
+    fn slice(&mut self, slice: &ChromeSlice<'_>) -> io::Result<()> {
         self.open()?;
         write!(
             self.out,
@@ -312,7 +312,7 @@ impl<W: Write> Writer<'_, W> {
         let trace = self.trace;
         for host in trace.hosts.rows() {
             let category = host.kind.name();
-            self.slice(&Slice {
+            self.slice(&ChromeSlice {
                 category,
                 name: host.name,
                 start: host.start,
@@ -320,7 +320,7 @@ impl<W: Write> Writer<'_, W> {
             })?;
             self.thread(host.thread)?;
             self.out.write_all(b",\n    \"args\": {")?;
-            let mut fields = Fields::default();
+            let mut fields = ChromeArgs::default();
             fields.put(self.out, "External id", host.external)?;
             fields.put(self.out, "correlation", u64::from(host.correlation))?;
             if host.kind == HostKind::OPERATOR
@@ -399,14 +399,14 @@ impl<W: Write> Writer<'_, W> {
     fn kernels(&mut self) -> io::Result<()> {
         let trace = self.trace;
         for kernel in trace.kernels.rows() {
-            self.slice(&Slice {
+            self.slice(&ChromeSlice {
                 category: "kernel",
                 name: kernel.name,
                 start: kernel.start,
                 duration: kernel.duration,
             })?;
             self.device(kernel.device, kernel.context, kernel.stream)?;
-            let mut fields = Fields { any: true };
+            let mut fields = ChromeArgs { any: true };
             fields.put(self.out, "External id", kernel.external)?;
             fields.put(self.out, "correlation", u64::from(kernel.correlation))?;
             fields.put(self.out, "graph id", u64::from(kernel.graph))?;
@@ -461,14 +461,14 @@ impl<W: Write> Writer<'_, W> {
     fn copies(&mut self) -> io::Result<()> {
         let trace = self.trace;
         for copy in trace.copies.rows() {
-            self.slice(&Slice {
+            self.slice(&ChromeSlice {
                 category: "gpu_memcpy",
                 name: copy.name,
                 start: copy.start,
                 duration: copy.duration,
             })?;
             self.device(copy.device, copy.context, copy.stream)?;
-            let mut fields = Fields { any: true };
+            let mut fields = ChromeArgs { any: true };
             fields.put(self.out, "External id", copy.external)?;
             fields.put(self.out, "correlation", u64::from(copy.correlation))?;
             fields.put(self.out, "graph id", u64::from(copy.graph))?;
@@ -483,14 +483,14 @@ impl<W: Write> Writer<'_, W> {
     fn memsets(&mut self) -> io::Result<()> {
         let trace = self.trace;
         for set in trace.memsets.rows() {
-            self.slice(&Slice {
+            self.slice(&ChromeSlice {
                 category: "gpu_memset",
                 name: set.name,
                 start: set.start,
                 duration: set.duration,
             })?;
             self.device(set.device, set.context, set.stream)?;
-            let mut fields = Fields { any: true };
+            let mut fields = ChromeArgs { any: true };
             fields.put(self.out, "External id", set.external)?;
             fields.put(self.out, "correlation", u64::from(set.correlation))?;
             fields.put(self.out, "graph id", u64::from(set.graph))?;
@@ -505,7 +505,7 @@ impl<W: Write> Writer<'_, W> {
     fn syncs(&mut self) -> io::Result<()> {
         let trace = self.trace;
         for (sync, lane) in trace.syncs.rows().zip(sync_lanes(&trace.syncs)) {
-            self.slice(&Slice {
+            self.slice(&ChromeSlice {
                 category: "cuda_sync",
                 name: sync.name,
                 start: sync.start,
@@ -516,7 +516,7 @@ impl<W: Write> Writer<'_, W> {
                 "\"pid\": {0}, \"tid\": \"{lane}\",\n    \"args\": {{\"device\": {0}, \"context\": {1}, \"stream\": {2}",
                 sync.device, sync.context, sync.stream
             )?;
-            let mut fields = Fields { any: true };
+            let mut fields = ChromeArgs { any: true };
             fields.put(self.out, "External id", sync.external)?;
             fields.put(self.out, "correlation", u64::from(sync.correlation))?;
             self.out.write_all(b"}")?;
@@ -542,7 +542,7 @@ impl<W: Write> Writer<'_, W> {
             } else {
                 range.kind.name()
             };
-            self.slice(&Slice {
+            self.slice(&ChromeSlice {
                 category,
                 name: range.name,
                 start: range.start,
@@ -550,11 +550,11 @@ impl<W: Write> Writer<'_, W> {
             })?;
             if range.kind == RangeKind::DEVICE_ANNOTATION {
                 self.device(range.device, 0, range.stream)?;
-                Fields { any: true }.put(self.out, "External id", range.external)?;
+                ChromeArgs { any: true }.put(self.out, "External id", range.external)?;
             } else {
                 self.thread(range.thread)?;
                 self.out.write_all(b",\n    \"args\": {")?;
-                let mut fields = Fields::default();
+                let mut fields = ChromeArgs::default();
                 fields.put(self.out, "External id", range.external)?;
                 if range.domain != StrId::EMPTY {
                     fields.comma(self.out)?;
@@ -631,11 +631,11 @@ impl<W: Write> Writer<'_, W> {
 
 /// The commas between arguments of which the zeros are left out.
 #[derive(Default)]
-struct Fields {
+struct ChromeArgs {
     any: bool,
 }
 
-impl Fields {
+impl ChromeArgs {
     fn comma(&mut self, out: &mut impl Write) -> io::Result<()> {
         if self.any {
             out.write_all(b", ")?;

@@ -56,7 +56,7 @@ pub struct DeviceProperties {
     /// Compute capability, major and minor.
     pub compute_capability: Option<(u32, u32)>,
     pub sm_count: Option<u32>,
-    /// Threads in a warp.
+    /// Number of threads in a warp.
     pub warp_size: Option<u32>,
     /// Threads a block may have.
     pub max_threads_per_block: Option<u32>,

@@ -31,16 +31,15 @@ table! {
     /// Host activity: operators, Python functions, API calls, profiler overhead.
     /// Sorted by thread, then start, then the longer first, so that an outer slice precedes what it holds.
     Hosts as "hosts",
-    /// One row of [`Hosts`].
     Host {
-        /// When it began, ns.
+        /// Start on the clock of the trace, ns.
         start: i64,
         /// How long it took, ns; never negative.
         duration: i64,
         name: StrId,
         /// The thread it ran on.
         thread: ThreadId,
-        /// What kind it is.
+        /// The kind of activity, such as an operator or an API call.
         kind: HostKind,
         /// For an API call, the id that its device events carry too; 0 where it has none.
         correlation: u32,
@@ -58,9 +57,8 @@ table! {
 table! {
     /// Kernels on a device. Sorted by device, then start.
     Kernels as "kernels",
-    /// One row of [`Kernels`].
     Kernel {
-        /// When it began, ns.
+        /// Start on the clock of the trace, ns.
         start: i64,
         /// How long it ran, ns; never negative.
         duration: i64,
@@ -80,9 +78,9 @@ table! {
         graph: u32,
         /// The node of the graph it came from; 0 outside of graphs.
         graph_node: u64,
-        /// Blocks in the grid.
+        /// Number of blocks in the grid (x, y, z).
         grid: [u32; 3],
-        /// Threads in a block.
+        /// Number of threads in a block (x, y, z).
         block: [u32; 3],
         registers: u32,
         /// Shared memory a block that was fixed at compile time, bytes. A tool that gives the sum alone puts it here.
@@ -124,19 +122,18 @@ codes! {
 table! {
     /// Copies by the device's engines or kernels. Sorted by device, then start.
     Copies as "copies",
-    /// One row of [`Copies`].
     Copy {
-        /// When it began, ns.
+        /// Start on the clock of the trace, ns.
         start: i64,
         /// How long it took, ns; never negative.
         duration: i64,
         /// The tool's name of it (`Memcpy HtoD (Pageable -> Device)`).
         name: StrId,
-        /// From where to where.
+        /// Direction of the copy, such as host to device.
         kind: CopyKind,
-        /// The memory it read.
+        /// Kind of the memory that was read.
         source: MemoryKind,
-        /// The memory it wrote.
+        /// Kind of the memory that was written.
         target: MemoryKind,
         /// The device that did it.
         device: u32,
@@ -158,15 +155,14 @@ table! {
 table! {
     /// Memory fills on a device. Sorted by device, then start.
     Memsets as "memsets",
-    /// One row of [`Memsets`].
     Memset {
-        /// When it began, ns.
+        /// Start on the clock of the trace, ns.
         start: i64,
         /// How long it took, ns; never negative.
         duration: i64,
         /// The tool's name of it (`Memset (Device)`).
         name: StrId,
-        /// The memory it wrote.
+        /// Kind of the memory that was filled.
         target: MemoryKind,
         device: u32,
         context: u32,
@@ -207,9 +203,8 @@ table! {
     /// Named ranges that people or frameworks put into the timeline.
     /// Sorted by thread, then start, then the longer first.
     Ranges as "ranges",
-    /// One row of [`Ranges`].
     Range {
-        /// When it began, ns.
+        /// Start on the clock of the trace, ns.
         start: i64,
         /// How long it took, ns; never negative.
         duration: i64,
@@ -218,7 +213,7 @@ table! {
         domain: StrId,
         /// The host thread; for a range on a device, [`ThreadId::NONE`].
         thread: ThreadId,
-        /// Where it comes from.
+        /// The mechanism that made the range, such as NVTX.
         kind: RangeKind,
         /// The device, for a range on a device.
         device: u32,
@@ -241,9 +236,8 @@ codes! {
 table! {
     /// Allocations and frees by the framework's allocator. Sorted by time.
     MemoryEvents as "memory",
-    /// One row of [`MemoryEvents`].
     MemoryEvent {
-        /// When, ns.
+        /// Time on the clock of the trace, ns.
         time: i64,
         /// Bytes taken, negative when given back.
         bytes: i64,
@@ -269,7 +263,7 @@ codes! {
         /// An event, inside a stream.
         STREAM_WAIT = 2 "stream_wait",
         STREAM = 3 "stream_sync",
-        /// A context or device.
+        /// The host waits for a whole context or device.
         CONTEXT = 4 "context_sync",
     }
 }
@@ -277,15 +271,14 @@ codes! {
 table! {
     /// Synchronizations that the tool recorded as activities of their own. Sorted by device, then start.
     Syncs as "syncs",
-    /// One row of [`Syncs`].
     Sync {
-        /// When it began, ns.
+        /// Start on the clock of the trace, ns.
         start: i64,
         /// How long it took, ns; never negative.
         duration: i64,
         /// The tool's name of it.
         name: StrId,
-        /// What it waits for.
+        /// What the host or stream waits for.
         kind: SyncKind,
         device: u32,
         context: u32,
@@ -301,7 +294,6 @@ table! {
 table! {
     /// Nodes of CUDA graphs that device events came from, with where they were captured. Sorted by node.
     GraphNodes as "graph_nodes",
-    /// One row of [`GraphNodes`].
     GraphNode {
         /// The node, as device events name it.
         node: u64,
@@ -320,7 +312,6 @@ table! {
     /// What operator calls computed, where the recorder knows it: llmprof's own engine does. A row belongs to the row of
     /// [`Hosts`] with the same `external`. Sorted by `external`.
     OperatorCalls as "operator_calls",
-    /// One row of [`OperatorCalls`].
     OperatorCall {
         /// The id of the call in [`Hosts`].
         external: u64,
@@ -331,7 +322,7 @@ table! {
         /// Independent problems of the same size.
         groups: u64,
         m: u64,
-        /// Columns of the result.
+        /// Columns of the result (N).
         n: u64,
         k: u64,
         /// For experts: how many distinct ones the tokens reached. 0 for other operators.
@@ -343,7 +334,6 @@ table! {
     /// Collectives and point-to-point transfers between ranks, as the framework describes them: on the host where they were
     /// asked for, and on the device where the kernel carries the facts too. Sorted by thread, then start.
     Collectives as "collectives",
-    /// One row of [`Collectives`].
     Collective {
         /// When the event that carries the facts began, ns.
         start: i64,
@@ -376,7 +366,6 @@ table! {
     /// Operators that ran with gradients enabled. PyTorch numbers the nodes of autograd's graph: an operator that makes one is
     /// followed by a higher number. Sorted by `external`.
     AutogradSequences as "autograd_sequences",
-    /// One row of [`AutogradSequences`].
     AutogradSequence {
         /// The id of the operator in [`Hosts`].
         external: u64,
@@ -389,7 +378,6 @@ table! {
     /// Kernels that calls launch, where the tool says so at the call: HIP does. It is all that a capture of a graph shows of
     /// them. Sorted by correlation.
     LaunchedKernels as "launched_kernels",
-    /// One row of [`LaunchedKernels`].
     LaunchedKernel {
         /// The id of the call in [`Hosts`].
         correlation: u32,

@@ -19,11 +19,11 @@ use super::{
     LaunchedKernels, MemoryEvents, Memsets, OperatorCalls, Ranges, StackFrames, Strings, Syncs,
     Threads, Trace,
 };
-use crate::secrets::redacted;
+use crate::secrets::redact;
 use crate::store::{Durability, Folder};
 
 /// The folder of a path, and the name in it.
-fn split(path: &Path) -> (&Path, &OsStr) {
+fn split_path(path: &Path) -> (&Path, &OsStr) {
     (
         path.parent().unwrap_or(Path::new("")),
         path.file_name().unwrap_or(OsStr::new("")),
@@ -33,7 +33,7 @@ fn split(path: &Path) -> (&Path, &OsStr) {
 impl Trace {
     /// Writes the trace to `path`. The file appears there whole or not at all.
     pub fn save(&self, path: &Path) -> Result<(), TraceFileError> {
-        let (folder, name) = split(path);
+        let (folder, name) = split_path(path);
         match Folder::open(folder) {
             Ok(folder) => self.save_in(&folder, name, Durability::Content),
             Err(source) => Err(TraceFileError::Io {
@@ -113,7 +113,7 @@ impl Trace {
             metadata: self.metadata.clone(),
             issues: self.issues.clone(),
         })?;
-        let directory = redacted(&directory).into_owned().into_bytes();
+        let directory = redact(&directory).into_owned().into_bytes();
         out.write_all(&directory)?;
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
         let mut header = [0; HEADER_BYTES];
@@ -128,7 +128,7 @@ impl Trace {
 
     /// Maps the trace file at `path`, checking all of it.
     pub fn load(path: &Path) -> Result<Self, TraceFileError> {
-        let (folder, name) = split(path);
+        let (folder, name) = split_path(path);
         match Folder::open(folder) {
             Ok(folder) => Self::load_in(&folder, name),
             Err(source) => Err(TraceFileError::Io {

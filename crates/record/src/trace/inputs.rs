@@ -60,7 +60,7 @@ impl Inputs {
 
     /// The arguments of list `id`; none for an id of another trace that this one does not have.
     pub fn arguments(&self, id: InputsId) -> impl ExactSizeIterator<Item = Argument<'_>> {
-        range(&self.list_end, id.0 as usize).map(|index| Argument {
+        range_at(&self.list_end, id.0 as usize).map(|index| Argument {
             inputs: self,
             index,
         })
@@ -166,9 +166,9 @@ impl<'a> Argument<'a> {
     /// Its tensors: none for a plain value, one for a tensor, any number for a list of tensors.
     pub fn tensors(&self) -> impl ExactSizeIterator<Item = Tensor<'a>> + use<'a> {
         let inputs = self.inputs;
-        range(&inputs.argument_end, self.index).map(|tensor| Tensor {
-            dims: &inputs.dims[range(&inputs.tensor_end, tensor)],
-            strides: &inputs.strides[range(&inputs.stride_end, tensor)],
+        range_at(&inputs.argument_end, self.index).map(|tensor| Tensor {
+            dims: &inputs.dims[range_at(&inputs.tensor_end, tensor)],
+            strides: &inputs.strides[range_at(&inputs.stride_end, tensor)],
         })
     }
 }
@@ -181,7 +181,7 @@ pub(super) struct NewArgument {
     pub(super) tensors: Vec<(Vec<i64>, Vec<i64>)>,
 }
 
-fn range<T: Copy + TryInto<usize>>(ends: &[T], index: usize) -> std::ops::Range<usize> {
+fn range_at<T: Copy + TryInto<usize>>(ends: &[T], index: usize) -> std::ops::Range<usize> {
     let at = |index: usize| {
         ends.get(index)
             .and_then(|&end| end.try_into().ok())

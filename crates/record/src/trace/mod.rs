@@ -14,6 +14,7 @@ mod file;
 mod ids;
 mod inputs;
 mod launched;
+mod nest;
 mod order;
 mod part;
 mod raw_inputs;
@@ -61,14 +62,13 @@ pub struct Trace {
     pub threads: Threads,
     pub hosts: Hosts,
     pub kernels: Kernels,
-    /// Copies by a device.
     pub copies: Copies,
     /// Memory fills by a device.
     pub memsets: Memsets,
     /// Annotations, NVTX ranges, marks, the capture window.
     pub ranges: Ranges,
     pub memory: MemoryEvents,
-    /// Synchronizations recorded as activities.
+    /// Synchronizations that the tool recorded as activities; API calls that wait are in `hosts`.
     pub syncs: Syncs,
     /// Nodes of graphs, with where they were captured.
     pub graph_nodes: GraphNodes,
@@ -98,7 +98,6 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The string `id`.
     pub fn text(&self, id: StrId) -> &str {
         self.strings.get(id)
     }

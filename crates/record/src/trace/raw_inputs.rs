@@ -13,11 +13,11 @@ use super::strings::Interner;
 pub struct RawInputs<'a> {
     /// Dimensions, `[[1, 128], []]`; one level deeper for a list of tensors.
     pub dims: &'a [u8],
-    /// Strides, like the dimensions.
+    /// Strides of each tensor, nested like the dimensions.
     pub strides: &'a [u8],
-    /// Dtypes, `["c10::BFloat16", "Scalar"]`.
+    /// Dtypes, such as `["c10::BFloat16", "Scalar"]`.
     pub dtypes: &'a [u8],
-    /// Plain values, `["", "-1"]`.
+    /// Values of plain arguments, such as `["", "-1"]`.
     pub values: &'a [u8],
 }
 
@@ -74,7 +74,7 @@ impl RawInputLists {
         let mut map = vec![InputsId::NONE; self.lists.len() + 1];
         let mut unreadable = 0;
         for list in order {
-            if let Some(arguments) = arguments(self.lists[list].map(text), strings) {
+            if let Some(arguments) = parse_arguments(self.lists[list].map(text), strings) {
                 map[list + 1] = InputsId(inputs.len() as u32);
                 inputs.push(&arguments);
             } else {
@@ -88,7 +88,7 @@ impl RawInputLists {
 /// The dimensions (or strides) of one argument: a tensor's, or one level deeper those of a list of tensors.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Dims {
+enum ArgumentDims {
     One(Vec<i64>),
     Many(Vec<Vec<i64>>),
 }
@@ -98,36 +98,36 @@ fn without_space(text: &[u8]) -> Vec<u8> {
     kept.copied().collect()
 }
 
-fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Option<Vec<T>> {
+fn parse_list<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Option<Vec<T>> {
     if text.is_empty() {
         return Some(Vec::new());
     }
     serde_json::from_slice(text).ok()
 }
 
-fn arguments(
+fn parse_arguments(
     [dims, strides, dtypes, values]: [&[u8]; 4],
     strings: &mut Interner,
 ) -> Option<Vec<NewArgument>> {
-    let dims: Vec<Dims> = parse(dims)?;
-    let strides: Vec<Dims> = parse(strides)?;
-    let dtypes: Vec<String> = parse(dtypes)?;
-    let values: Vec<String> = parse(values)?;
+    let dims: Vec<ArgumentDims> = parse_list(dims)?;
+    let strides: Vec<ArgumentDims> = parse_list(strides)?;
+    let dtypes: Vec<String> = parse_list(dtypes)?;
+    let values: Vec<String> = parse_list(values)?;
     let count = dims.len().max(dtypes.len()).max(values.len());
     let mut dims = dims.into_iter();
     let mut strides = strides.into_iter();
     let list = (0..count).map(|index| {
         let dtype = dtypes.get(index).map_or("", String::as_str);
         let strides = match strides.next() {
-            Some(Dims::One(strides)) => vec![strides],
-            Some(Dims::Many(many)) => many,
+            Some(ArgumentDims::One(strides)) => vec![strides],
+            Some(ArgumentDims::Many(many)) => many,
             None => Vec::new(),
         };
         let dims = match dims.next() {
             // `[]` is a tensor without dimensions where the dtype is one, else a plain value.
-            Some(Dims::One(dims)) if dims.is_empty() && !is_tensor(dtype) => Vec::new(),
-            Some(Dims::One(dims)) => vec![dims],
-            Some(Dims::Many(many)) => many,
+            Some(ArgumentDims::One(dims)) if dims.is_empty() && !is_tensor(dtype) => Vec::new(),
+            Some(ArgumentDims::One(dims)) => vec![dims],
+            Some(ArgumentDims::Many(many)) => many,
             None => Vec::new(),
         };
         let mut strides = strides.into_iter();

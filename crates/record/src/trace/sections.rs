@@ -27,10 +27,8 @@ pub enum TraceFileError {
     /// The file system said no.
     #[error("cannot {action} the trace file {path}: {source}")]
     Io {
-        /// What was being done.
         action: &'static str,
         path: PathBuf,
-        /// What the system said.
         source: io::Error,
     },
     /// It is some other file.
@@ -38,20 +36,12 @@ pub enum TraceFileError {
     NotATrace { path: PathBuf },
     /// It was written by another version.
     #[error(
-        "{path} has layout version {found}, and this program reads version {FORMAT_VERSION}; import the raw profile again"
+        "{path} has layout version {version}, and this program reads version {FORMAT_VERSION}; import the raw profile again"
     )]
-    Version {
-        path: PathBuf,
-        /// The version it states.
-        found: u32,
-    },
+    Version { path: PathBuf, version: u32 },
     /// It ends before it should, or its bytes are not what was written.
     #[error("{path} is damaged: {what}")]
-    Damaged {
-        path: PathBuf,
-        /// What does not hold.
-        what: String,
-    },
+    Damaged { path: PathBuf, what: String },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -128,11 +118,11 @@ impl Sections {
         let Some(header) = file.first_chunk::<HEADER_BYTES>() else {
             return Err(damaged("it ends inside the header"));
         };
-        let found = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));
-        if found != FORMAT_VERSION {
+        let version = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));
+        if version != FORMAT_VERSION {
             return Err(TraceFileError::Version {
                 path: path.to_owned(),
-                found,
+                version,
             });
         }
         let word =

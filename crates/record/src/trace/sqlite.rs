@@ -1,7 +1,8 @@
 //! Export to SQLite.
 //!
 //! One table per table of the trace, with the same columns; `docs/trace-format.md` lists them. Names are numbers into
-//! `strings`, and for each event table a view (`kernels_view`, …) has the texts in their place.
+//! `strings`, and for each event table a view (`kernels_view`, …) has the texts in their place. `memory` is a table of queries,
+//! which has other columns; the events of the trace are `memory_events` here.
 
 use std::fs;
 use std::io;
@@ -14,8 +15,8 @@ use thiserror::Error;
 
 use super::column::ColumnBytes;
 use super::{
-    Collecting, CopyKind, CpuState, HostKind, HostWait, Inputs, InputsId, MemoryKind, MemoryPlace,
-    RangeKind, Strings, SyncKind, Threads, Trace,
+    Collecting, CopyKind, CpuState, HostKind, HostWait, Inputs, InputsId, MemoryEvents, MemoryKind,
+    MemoryPlace, RangeKind, Strings, SyncKind, Threads, Trace,
 };
 
 /// Why a trace could not be written as SQLite.
@@ -31,11 +32,7 @@ pub enum SqliteExportError {
     },
     /// The file system said no.
     #[error("cannot write {path}: {source}")]
-    Io {
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
 impl SqliteExportError {
@@ -51,8 +48,12 @@ impl SqliteExportError {
 }
 
 impl Trace {
-    /// Writes the trace to a new SQLite file at `path`. The file appears there whole or not at all.
-    pub fn write_sqlite(&self, path: &Path) -> Result<(), SqliteExportError> {
+    /// Writes the trace and what `add_tables` adds to a new SQLite file at `path`. The file appears there whole or not at all.
+    pub fn write_sqlite(
+        &self,
+        path: &Path,
+        add_tables: impl FnOnce(&Connection) -> rusqlite::Result<()>,
+    ) -> Result<(), SqliteExportError> {
         if path.exists() {
             return Err(SqliteExportError::Exists {
                 path: path.to_owned(),
@@ -71,7 +72,7 @@ impl Trace {
             .tempfile_in(folder.unwrap_or(Path::new(".")))
             .map_err(io)?;
         Connection::open(partial.path())
-            .and_then(|connection| self.fill(connection))
+            .and_then(|connection| self.fill(connection, add_tables))
             .map_err(|source| SqliteExportError::Sqlite {
                 path: path.to_owned(),
                 source,
@@ -82,7 +83,11 @@ impl Trace {
         }
     }
 
-    fn fill(&self, mut connection: Connection) -> rusqlite::Result<()> {
+    fn fill(
+        &self,
+        mut connection: Connection,
+        add_tables: impl FnOnce(&Connection) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<()> {
         // The file is new and nobody else's until it is renamed: a journal would protect nothing.
         connection.pragma_update(None, "journal_mode", "OFF")?;
         connection.pragma_update(None, "synchronous", "OFF")?;
@@ -126,10 +131,13 @@ impl Trace {
             self.fill_inputs(&transaction)?;
         }
         for (table, columns) in self.tables() {
-            if table != Strings::NAME && table != Inputs::NAME {
-                fill_table(&transaction, table, &columns)?;
+            match table {
+                Strings::NAME | Inputs::NAME => {}
+                MemoryEvents::NAME => fill_table(&transaction, "memory_events", &columns)?,
+                table => fill_table(&transaction, table, &columns)?,
             }
         }
+        add_tables(&transaction)?;
         transaction.commit()
     }
 
@@ -214,7 +222,7 @@ fn fill_table(
     let mut insert = connection.prepare(&format!("INSERT INTO {table} VALUES ({places})"))?;
     let rows = columns
         .first()
-        .map_or(0, |column| column.bytes.len() / width(column.element));
+        .map_or(0, |column| column.bytes.len() / value_width(column.element));
     let mut values = Vec::with_capacity(names.len() + 1);
     for row in 0..rows {
         values.clear();
@@ -232,8 +240,7 @@ fn fill_table(
     Ok(())
 }
 
-/// Bytes of one value.
-fn width(element: &str) -> usize {
+fn value_width(element: &str) -> usize {
     match element.rsplit(':').next() {
         Some("u8") => 1,
         Some("u32" | "f32") => 4,
@@ -243,7 +250,7 @@ fn width(element: &str) -> usize {
 }
 
 fn push_values(column: &ColumnBytes<'_>, row: usize, values: &mut Vec<Value>) {
-    let width = width(column.element);
+    let width = value_width(column.element);
     let bytes = &column.bytes[row * width..(row + 1) * width];
     let long = || i64::from_le_bytes(bytes.try_into().expect("a column of 8-byte values"));
     let short =

@@ -52,7 +52,7 @@ codes! {
 codes! {
     /// What a thread that is off CPU waits for.
     HostWait {
-        /// It does not wait.
+        /// The thread does not wait for anything.
         NONE = 0 "none",
         UNKNOWN = 1 "unknown",
         /// The lock of the Python interpreter.
@@ -77,7 +77,6 @@ codes! {
 table! {
     /// Frames of sampled call stacks; a caller comes before what it calls. Row 0 stands for "none".
     StackFrames as "stack_frames",
-    /// One row of [`StackFrames`].
     StackFrame {
         /// The frame that called it; [`FrameId::NONE`] for the outermost.
         parent: FrameId,
@@ -92,15 +91,14 @@ table! {
 table! {
     /// Samples of host threads. Sorted by time, then thread; samples of one moment have the same time.
     HostSamples as "host_samples",
-    /// One row of [`HostSamples`].
     HostSample {
-        /// When, ns.
+        /// Time on the clock of the trace, ns.
         time: i64,
         /// Time that the sample stands for, ns: the time since the sample before it, which is longer where the sampler was late.
         period: i64,
         thread: ThreadId,
         cpu: CpuState,
-        /// What it waits for.
+        /// What a thread off CPU waits for.
         wait: HostWait,
         /// The system call in which a thread off CPU waits; [`StrId::EMPTY`] where unknown or on CPU.
         call: StrId,

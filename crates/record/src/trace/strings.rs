@@ -21,7 +21,6 @@ impl Strings {
     /// The name of the dictionary in a trace file.
     pub const NAME: &'static str = "strings";
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -117,7 +116,7 @@ impl Default for Strings {
 /// The upper half of a hash. It is kept beside each id: it rejects nearly all false candidates without touching the
 /// text, and spares rehashing when the table grows.
 #[inline]
-fn tag(bytes: &[u8]) -> u32 {
+fn hash_tag(bytes: &[u8]) -> u32 {
     let mut hasher = FxHasher::default();
     hasher.write(bytes);
     (hasher.finish() >> 32) as u32
@@ -125,7 +124,7 @@ fn tag(bytes: &[u8]) -> u32 {
 
 /// The tag in both halves of a hash: the table takes its bucket from one and its filter from the other.
 #[inline]
-fn spread(tag: u32) -> u64 {
+fn spread_tag(tag: u32) -> u64 {
     u64::from(tag) << 32 | u64::from(tag)
 }
 
@@ -157,20 +156,20 @@ impl Interner {
 
     /// The id of a text that was interned before. Needs no proof that the bytes are text: only text is in here.
     pub(crate) fn find(&self, bytes: &[u8]) -> Option<StrId> {
-        self.find_hashed(bytes, tag(bytes))
+        self.find_hashed(bytes, hash_tag(bytes))
     }
 
     fn find_hashed(&self, bytes: &[u8], tag: u32) -> Option<StrId> {
         let candidate =
             |&(other, id): &(u32, u32)| other == tag && self.bytes(id as usize) == bytes;
         self.lookup
-            .find(spread(tag), candidate)
+            .find(spread_tag(tag), candidate)
             .map(|&(_, id)| StrId(id))
     }
 
     /// Interns bytes that need not be text; [`get`](Self::get) gives nothing for those that are not.
     pub(super) fn intern_bytes(&mut self, bytes: &[u8]) -> StrId {
-        let tag = tag(bytes);
+        let tag = hash_tag(bytes);
         if let Some(id) = self.find_hashed(bytes, tag) {
             return id;
         }
@@ -178,7 +177,7 @@ impl Interner {
         self.text.extend_from_slice(bytes);
         self.ends.push(self.text.len());
         self.lookup
-            .insert_unique(spread(tag), (tag, id), |&(tag, _)| spread(tag));
+            .insert_unique(spread_tag(tag), (tag, id), |&(tag, _)| spread_tag(tag));
         StrId(id)
     }
 
@@ -204,7 +203,6 @@ impl Interner {
             .collect()
     }
 
-    /// The bytes of `id`.
     pub(super) fn get_bytes(&self, id: StrId) -> &[u8] {
         self.bytes(id.0 as usize)
     }

@@ -6,7 +6,6 @@ use super::table::table;
 table! {
     /// The threads that host rows refer to, by [`ThreadId`]. Row 0 stands for "none".
     Threads as "threads",
-    /// One row of [`Threads`].
     Thread {
         /// The process id; −1 where the tool wrote a text in its place (see `process_label`).
         process: i64,

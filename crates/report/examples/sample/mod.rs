@@ -2,10 +2,11 @@
 
 use llmprof_record::issue::{Issue, Severity};
 use llmprof_report::{
-    Cell, Document, Drawing, FindingItem, Link, Section, Table, Target,
+    Cell, Document, Drawing, FindingItem, Link, ReportTarget, Section, Table,
     view::{
-        Band, Event, Histogram, Line, Mark, PartKind, Roof, Roofline, RooflinePoint, Series,
-        StepLatency, StepLine, Timeline, Unit, Waterfall, WaterfallPart, Window,
+        Band, Histogram, PartKind, PlottedOperator, Roofline, RooflineCeiling, Series, SeriesLine,
+        StepLatency, StepLine, Timeline, TimelineEvent, TimelineWindow, Unit, ValueMark, Waterfall,
+        WaterfallPart,
     },
 };
 use llmprof_units::{Basis, BytesPerSecond, FlopsPerSecond, Nanos, Percent};
@@ -80,11 +81,11 @@ pub(crate) fn report(events: usize) -> Document {
 fn findings() -> Vec<FindingItem> {
     let to_row = Link {
         label: "phase row".to_owned(),
-        target: Target::Anchor("phase-decode".to_owned()),
+        target: ReportTarget::Anchor("phase-decode".to_owned()),
     };
     let to_timeline = Link {
         label: "decode on the timeline".to_owned(),
-        target: Target::Phase("decode".to_owned()),
+        target: ReportTarget::Phase("decode".to_owned()),
     };
     vec![FindingItem {
         key: "finding-1".to_owned(),
@@ -175,7 +176,7 @@ fn phases(section: &mut Section) {
 }
 
 fn roofline() -> Roofline {
-    let roof = |label: &str, peak, bandwidth, basis| Roof {
+    let roof = |label: &str, peak, bandwidth, basis| RooflineCeiling {
         label: label.to_owned(),
         peak_flops_per_s: FlopsPerSecond(peak),
         bandwidth: BytesPerSecond(bandwidth),
@@ -194,7 +195,7 @@ fn roofline() -> Roofline {
                     (0, 3) => HOSTILE.to_owned(),
                     _ => format!("layers.*.{kind}.{number}"),
                 };
-                points.push(RooflinePoint {
+                points.push(PlottedOperator {
                     label,
                     kind: (*kind).to_owned(),
                     phase: (*phase).to_owned(),
@@ -249,7 +250,7 @@ fn timeline(events: usize) -> Timeline {
                 let host = noise.within(4_000, 30_000);
                 let device = noise.within(1_500, 12_000);
                 let mut push = |lane, start, duration, name| {
-                    timeline.push(Event {
+                    timeline.push(TimelineEvent {
                         lane,
                         start_ns: Nanos(start),
                         duration_ns: Nanos(duration),
@@ -269,7 +270,7 @@ fn timeline(events: usize) -> Timeline {
                 }
                 now += host + noise.within(500, 4_000);
             }
-            timeline.push(Event {
+            timeline.push(TimelineEvent {
                 lane: 0,
                 start_ns: Nanos(layer_begun),
                 duration_ns: Nanos(now - layer_begun),
@@ -277,14 +278,14 @@ fn timeline(events: usize) -> Timeline {
                 phase: u32::from(step > 0),
             });
         }
-        timeline.push(Event {
+        timeline.push(TimelineEvent {
             lane: 0,
             start_ns: Nanos(begun),
             duration_ns: Nanos(now - begun),
             name: 7,
             phase: u32::from(step > 0),
         });
-        windows.push(Window {
+        windows.push(TimelineWindow {
             phase: u32::from(step > 0),
             start_ns: Nanos(begun),
             end_ns: Nanos(now),
@@ -356,8 +357,8 @@ fn gaps() -> Vec<f64> {
     gaps
 }
 
-fn marks(sorted: &[f64]) -> Vec<Mark> {
-    let mark = |label: &str, share: f64| Mark {
+fn marks(sorted: &[f64]) -> Vec<ValueMark> {
+    let mark = |label: &str, share: f64| ValueMark {
         label: label.to_owned(),
         value: sorted[((sorted.len() - 1) as f64 * share).round() as usize],
     };
@@ -380,7 +381,7 @@ fn step_latency(gaps: &[f64]) -> StepLatency {
 
 fn latency(mut gaps: Vec<f64>) -> Histogram {
     gaps.sort_by(f64::total_cmp);
-    Histogram::of("ITL distribution", Unit::Nanoseconds, &gaps, marks(&gaps))
+    Histogram::from_values("ITL distribution", Unit::Nanoseconds, &gaps, marks(&gaps))
 }
 
 fn bands() -> Vec<Band> {
@@ -398,7 +399,7 @@ fn bands() -> Vec<Band> {
 
 fn power() -> Series {
     let mut noise = Noise(13);
-    let mut line = |label: &str, base: f64, swing: f64| Line {
+    let mut line = |label: &str, base: f64, swing: f64| SeriesLine {
         is_held: false,
         label: label.to_owned(),
         samples: (0..500)
@@ -427,7 +428,7 @@ fn power() -> Series {
 
 fn utilization() -> Series {
     let mut noise = Noise(17);
-    let mut line = |label: String| Line {
+    let mut line = |label: String| SeriesLine {
         is_held: false,
         label,
         samples: (0..500)

@@ -1,11 +1,11 @@
 //! Scales from values to pixels, and ticks at numbers that people read.
 
-use super::{Width, svg::Element, text_width};
+use super::{ChartWidth, svg::SvgElement, text_width};
 use crate::view::Unit;
 
 /// A mapping from values to pixels.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Axis {
+pub(super) struct ChartAxis {
     logarithmic: bool,
     low: f64,
     high: f64,
@@ -13,7 +13,7 @@ pub(super) struct Axis {
     to: f64,
 }
 
-impl Axis {
+impl ChartAxis {
     /// Equal steps of value are equal steps of pixels. A domain with no extent is widened.
     pub(super) fn linear(low: f64, high: f64, from: f64, to: f64) -> Self {
         let (low, high) = match (low.is_finite(), high.is_finite()) {
@@ -58,11 +58,11 @@ impl Axis {
     }
 
     /// A tick below a horizontal axis, in the middle of its place but never across the edges of the chart.
-    pub(super) fn label(&self, tick: f64, y: f64, unit: Unit, width: Width) -> Element {
+    pub(super) fn label(&self, tick: f64, y: f64, unit: Unit, width: ChartWidth) -> SvgElement {
         let text = unit.tick(tick);
         let half = text_width(&text) / 2.0;
         let most = (width.pixels() - half).max(half);
-        Element::text(self.at(tick).clamp(half, most), y, &text).class("tick middle")
+        SvgElement::text(self.at(tick).clamp(half, most), y, &text).class("tick middle")
     }
 
     /// The ends of the domain.
@@ -137,10 +137,10 @@ mod tests {
 
     #[test]
     fn linear_ticks_are_round() {
-        let axis = Axis::linear(0.0, 97.0, 0.0, 970.0);
+        let axis = ChartAxis::linear(0.0, 97.0, 0.0, 970.0);
         assert_eq!(axis.ticks(5, Unit::Count), [0.0, 20.0, 40.0, 60.0, 80.0]);
         assert_eq!(axis.at(48.5), 485.0);
-        let bytes = Axis::linear(0.0, 5e9, 0.0, 1.0);
+        let bytes = ChartAxis::linear(0.0, 5e9, 0.0, 1.0);
         assert_eq!(
             bytes.ticks(4, Unit::Bytes),
             [0.0, 2f64.powi(31), 2f64.powi(32)]
@@ -149,12 +149,12 @@ mod tests {
 
     #[test]
     fn logarithmic_ticks_follow_decades() {
-        let wide = Axis::logarithmic(0.5, 2e6, 0.0, 100.0);
+        let wide = ChartAxis::logarithmic(0.5, 2e6, 0.0, 100.0);
         assert_eq!(
             wide.ticks(0, Unit::Count),
             [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6]
         );
-        let narrow = Axis::logarithmic(1.0, 60.0, 100.0, 0.0);
+        let narrow = ChartAxis::logarithmic(1.0, 60.0, 100.0, 0.0);
         assert_eq!(
             narrow.ticks(0, Unit::Count),
             [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]
@@ -172,8 +172,8 @@ mod tests {
             (1e300, 1.0),
         ] {
             for axis in [
-                Axis::linear(low, high, 0.0, 9.0),
-                Axis::logarithmic(low, high, 0.0, 9.0),
+                ChartAxis::linear(low, high, 0.0, 9.0),
+                ChartAxis::logarithmic(low, high, 0.0, 9.0),
             ] {
                 assert!(axis.ticks(5, Unit::Count).len() < 1002);
                 assert!(axis.ticks(5, Unit::Bytes).len() < 1002);

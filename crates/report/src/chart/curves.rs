@@ -1,8 +1,8 @@
 use super::{
-    Width,
-    axis::Axis,
+    ChartWidth,
+    axis::ChartAxis,
     shortened,
-    svg::{Element, Svg},
+    svg::{Svg, SvgElement},
     text_width, wrapped,
 };
 use crate::chart::CATEGORIES;
@@ -11,7 +11,7 @@ use crate::view::{Curves, Unit};
 const HEIGHT: f64 = 260.0;
 
 /// A metric against a swept number: straight lines between what was measured, a dot at each measurement.
-pub fn curves(view: &Curves, width: Width) -> Svg {
+pub fn curves(view: &Curves, width: ChartWidth) -> Svg {
     let labels: Vec<String> = view
         .lines
         .iter()
@@ -45,15 +45,15 @@ pub fn curves(view: &Curves, width: Width) -> Svg {
     let left = width.pick(90.0, 70.0);
     let right = width.pixels() - 16.0;
     let x = if view.is_logarithmic() {
-        Axis::logarithmic(low, high, left, right)
+        ChartAxis::logarithmic(low, high, left, right)
     } else {
-        Axis::linear(low, high, left, right)
+        ChartAxis::linear(low, high, left, right)
     };
-    let y = Axis::linear(0.0, most, bottom, top);
+    let y = ChartAxis::linear(0.0, most, bottom, top);
     for tick in y.ticks(5, view.unit) {
         let at = y.at(tick);
-        svg.add(Element::line(left, at, right, at).class("grid"));
-        svg.add(Element::text(left - 8.0, at + 4.0, &view.unit.tick(tick)).class("tick end"));
+        svg.add(SvgElement::line(left, at, right, at).class("grid"));
+        svg.add(SvgElement::text(left - 8.0, at + 4.0, &view.unit.tick(tick)).class("tick end"));
     }
     let is_whole = |value: f64| value.fract() == 0.0;
     let whole = points().all(|(key, _)| is_whole(key));
@@ -61,9 +61,9 @@ pub fn curves(view: &Curves, width: Width) -> Svg {
     for tick in ticks.filter(|tick| !whole || is_whole(*tick)) {
         svg.add(x.label(tick, bottom + 16.0, Unit::Count, width));
     }
-    svg.add(Element::line(left, bottom, right, bottom).class("axis"));
+    svg.add(SvgElement::line(left, bottom, right, bottom).class("axis"));
     let middle = f64::midpoint(left, right);
-    svg.add(Element::text(middle, bottom + 36.0, &view.key).class("quiet middle"));
+    svg.add(SvgElement::text(middle, bottom + 36.0, &view.key).class("quiet middle"));
     for (index, line) in view.lines.iter().enumerate() {
         let color = index % CATEGORIES;
         let drawn: Vec<(f64, f64)> = line
@@ -71,10 +71,10 @@ pub fn curves(view: &Curves, width: Width) -> Svg {
             .iter()
             .map(|&(key, value)| (x.at(key), y.at(value)))
             .collect();
-        svg.add(Element::polyline(&drawn).class(&format!("line c{color}")));
+        svg.add(SvgElement::polyline(&drawn).class(&format!("line c{color}")));
         for (place, (key, value)) in drawn.iter().zip(&line.points) {
             svg.add(
-                Element::new("circle")
+                SvgElement::new("circle")
                     .number("cx", place.0)
                     .number("cy", place.1)
                     .number("r", 3.5)
@@ -90,8 +90,8 @@ pub fn curves(view: &Curves, width: Width) -> Svg {
         if named {
             let (from, row) = places[index];
             let at = 32.0 + 18.0 * row as f64;
-            svg.add(Element::rect(from, at, 11.0, 11.0).class(&format!("c{color} flat")));
-            svg.add(Element::text(from + 16.0, at + 10.0, &labels[index]));
+            svg.add(SvgElement::rect(from, at, 11.0, 11.0).class(&format!("c{color} flat")));
+            svg.add(SvgElement::text(from + 16.0, at + 10.0, &labels[index]));
         }
     }
     svg

@@ -1,6 +1,6 @@
 use super::{
-    Width, shortened,
-    svg::{Element, Svg},
+    ChartWidth, shortened,
+    svg::{Svg, SvgElement},
 };
 use crate::view::HeatMap;
 
@@ -8,15 +8,15 @@ const TOP: f64 = 66.0;
 const CELL: f64 = 34.0;
 
 /// A cell per combination; the darkest is the highest value. Every cell has its number.
-pub fn heat_map(view: &HeatMap, width: Width) -> Svg {
+pub fn heat_map(view: &HeatMap, width: ChartWidth) -> Svg {
     let left = width.pick(170.0, 84.0);
     let bottom = TOP + CELL * view.rows.len() as f64;
     let mut svg = Svg::new(&view.title, width, bottom + 10.0);
     let across = (width.pixels() - left) / view.columns.len().max(1) as f64;
     let letters = (across / 7.0).max(1.0) as usize;
     let [columns, rows] = &view.keys;
-    svg.add(Element::text(left, 36.0, columns).class("quiet"));
-    svg.add(Element::text(0.0, TOP - 12.0, &shortened(rows, width.pick(24, 12))).class("quiet"));
+    svg.add(SvgElement::text(left, 36.0, columns).class("quiet"));
+    svg.add(SvgElement::text(0.0, TOP - 12.0, &shortened(rows, width.pick(24, 12))).class("quiet"));
     let values = || view.cells.iter().flatten().flatten().copied();
     let low = values().fold(f64::INFINITY, f64::min);
     let high = values().fold(f64::NEG_INFINITY, f64::max);
@@ -37,17 +37,18 @@ pub fn heat_map(view: &HeatMap, width: Width) -> Svg {
     for (index, column) in view.columns.iter().enumerate().step_by(every) {
         let x = left + across * (index as f64 + 0.5);
         svg.add(
-            Element::text(x, TOP - 12.0, &shortened(column, letters * every)).class("tick middle"),
+            SvgElement::text(x, TOP - 12.0, &shortened(column, letters * every))
+                .class("tick middle"),
         );
     }
     for (row, cells) in view.cells.iter().enumerate() {
         let y = TOP + CELL * row as f64;
         let label = view.rows.get(row).map_or("", String::as_str);
         let label = shortened(label, width.pick(22, 10));
-        svg.add(Element::text(left - 10.0, y + 21.0, &label).class("end"));
+        svg.add(SvgElement::text(left - 10.0, y + 21.0, &label).class("end"));
         for (column, value) in cells.iter().enumerate() {
             let x = left + across * column as f64;
-            let cell = Element::rect(x, y, across, CELL);
+            let cell = SvgElement::rect(x, y, across, CELL);
             let Some(value) = value else {
                 svg.add(cell.class("empty"));
                 continue;
@@ -61,7 +62,7 @@ pub fn heat_map(view: &HeatMap, width: Width) -> Svg {
             );
             // Part of a number would be another number.
             if text.chars().count() <= letters {
-                svg.add(Element::text(x + across / 2.0, y + 21.0, &text).class("middle halo"));
+                svg.add(SvgElement::text(x + across / 2.0, y + 21.0, &text).class("middle halo"));
             }
         }
     }

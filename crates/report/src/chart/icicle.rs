@@ -1,16 +1,16 @@
 use super::{
-    CATEGORIES, Width, distinct, shortened,
-    svg::{Element, Svg},
+    CATEGORIES, ChartWidth, distinct, shortened,
+    svg::{Svg, SvgElement},
 };
 use crate::view::Icicle;
 
 const TOP: f64 = 30.0;
 const ROW: f64 = 20.0;
 /// Narrower parts are not drawn.
-const NARROWEST: f64 = 0.4;
+const PART_WIDTH_MIN: f64 = 0.4;
 
 /// Rows from the outermost part down; a name stands where it fits.
-pub fn icicle(view: &Icicle, width: Width) -> Svg {
+pub fn icicle(view: &Icicle, width: ChartWidth) -> Svg {
     let depth = view
         .parts
         .iter()
@@ -24,7 +24,7 @@ pub fn icicle(view: &Icicle, width: Width) -> Svg {
     let classes = distinct(view.parts.iter().map(|part| class_of(&part.name)));
     for part in &view.parts {
         let wide = part.value * scale;
-        if wide < NARROWEST {
+        if wide < PART_WIDTH_MIN {
             continue;
         }
         let (x, y) = (part.start * scale, TOP + ROW * part.depth as f64);
@@ -35,7 +35,7 @@ pub fn icicle(view: &Icicle, width: Width) -> Svg {
             .unwrap_or(0)
             % CATEGORIES;
         svg.add(
-            Element::rect(x, y, (wide - 0.5).max(NARROWEST), ROW - 1.0)
+            SvgElement::rect(x, y, (wide - 0.5).max(PART_WIDTH_MIN), ROW - 1.0)
                 .class(&format!("c{kind} flat"))
                 .tooltip(&format!("{}: {}", part.path, view.unit.format(part.value))),
         );
@@ -48,7 +48,7 @@ pub fn icicle(view: &Icicle, width: Width) -> Svg {
             part.name[class.len()..].trim_start_matches('_').to_owned()
         };
         if !label.is_empty() && label.chars().count() <= letters {
-            svg.add(Element::text(x + 3.0, y + 14.0, &label).class("halo"));
+            svg.add(SvgElement::text(x + 3.0, y + 14.0, &label).class("halo"));
         }
     }
     svg

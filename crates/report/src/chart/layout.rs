@@ -3,14 +3,14 @@
 /// How much room a chart is drawn for. A page has both drawings and shows the one that fits its window, since letters of a wide one
 /// that is scaled down to a narrow window cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Width {
+pub enum ChartWidth {
     /// A window of a desktop, a page of paper, a file.
     Wide,
     /// A telephone, or a window beside others.
     Narrow,
 }
 
-impl Width {
+impl ChartWidth {
     /// The width in CSS pixels, which a page scales a little.
     pub(crate) fn pixels(self) -> f64 {
         self.pick(960.0, 400.0)

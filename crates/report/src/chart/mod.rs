@@ -22,7 +22,7 @@ pub use curves::curves;
 pub use heat_map::heat_map;
 pub use histogram::histogram;
 pub use icicle::icicle;
-pub use layout::Width;
+pub use layout::ChartWidth;
 pub use paired_bars::paired_bars;
 pub use roofline::roofline;
 pub use series::series;

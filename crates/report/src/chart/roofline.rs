@@ -1,59 +1,59 @@
 use llmprof_units::{Basis, Count, format_significant};
 
 use super::{
-    Width,
-    axis::Axis,
+    ChartWidth,
+    axis::ChartAxis,
     distinct, shortened,
-    svg::{Element, Svg},
+    svg::{Svg, SvgElement},
     text_width,
     theme::CATEGORIES,
     wrapped,
 };
-use crate::view::{Roof, Roofline, RooflinePoint, Unit};
+use crate::view::{PlottedOperator, Roofline, RooflineCeiling, Unit};
 
 const TITLE: &str = "Operators under the roofline";
 const LEGEND: f64 = 18.0;
 
 /// The area in which operators have their place.
 #[derive(Clone, Copy)]
-struct Plane {
-    width: Width,
+struct RooflinePlane {
+    width: ChartWidth,
     left: f64,
     right: f64,
     top: f64,
     bottom: f64,
-    x: Axis,
-    y: Axis,
+    x: ChartAxis,
+    y: ChartAxis,
     rates: Unit,
 }
 
 /// Operators on logarithmic axes under the device's limits. Area tells time, colour the kind, shape the phase.
 ///
 /// Points carry `data-kind` and `data-phase`, roofs `data-basis`, for pages that filter them.
-pub fn roofline(roofline: &Roofline, width: Width) -> Svg {
+pub fn roofline(roofline: &Roofline, width: ChartWidth) -> Svg {
     let (left, right) = (width.pick(104.0, 84.0), width.pixels() - 16.0);
-    let points: Vec<&RooflinePoint> = roofline
+    let points: Vec<&PlottedOperator> = roofline
         .points
         .iter()
         .filter(|point| point.is_drawable())
         .collect();
-    let roofs: Vec<&Roof> = roofline
+    let roofs: Vec<&RooflineCeiling> = roofline
         .roofs
         .iter()
         .filter(|roof| roof.is_drawable())
         .collect();
-    let legend = Legend::of(&points, width.pick(left, 0.0), right);
+    let legend = Legend::new(&points, width.pick(left, 0.0), right);
     let top = 36.0 + legend.height();
     let bottom = top + width.pick(420.0, 340.0);
     let absent = roofline.points.len() - points.len();
-    let has_note = absent > 0 && width == Width::Narrow;
+    let has_note = absent > 0 && width == ChartWidth::Narrow;
     let titles = roofline.titles.as_ref();
     let title = titles.map_or(TITLE, |titles| titles.title.as_str());
     let mut svg = Svg::new(title, width, bottom + if has_note { 64.0 } else { 46.0 });
     legend.draw(&mut svg);
 
     let (x, y) = axes(&roofs, &points, (left, right), (top, bottom));
-    let plane = Plane {
+    let plane = RooflinePlane {
         width,
         left,
         right,
@@ -68,10 +68,10 @@ pub fn roofline(roofline: &Roofline, width: Width) -> Svg {
         },
     };
     plane.grid(&mut svg, titles.map(|titles| titles.intensity.as_str()));
-    let by_basis: Vec<(Basis, Vec<&Roof>)> = [Basis::Datasheet, Basis::Measured]
+    let by_basis: Vec<(Basis, Vec<&RooflineCeiling>)> = [Basis::Datasheet, Basis::Measured]
         .into_iter()
         .map(|basis| {
-            let of_basis = |roof: &&&Roof| roof.is_own == (basis == Basis::Measured);
+            let of_basis = |roof: &&&RooflineCeiling| roof.is_own == (basis == Basis::Measured);
             (basis, roofs.iter().filter(of_basis).copied().collect())
         })
         .collect();
@@ -82,24 +82,24 @@ pub fn roofline(roofline: &Roofline, width: Width) -> Svg {
     let mut labels = Labels::new(&plane, &points);
     // What a page shows at first has its labels at the end of the lines.
     for (basis, roofs) in by_basis.iter().rev() {
-        svg.add(labels.of(roofs, *basis));
+        svg.add(labels.draw_basis(roofs, *basis));
     }
     if absent > 0 {
         let line = width.pick(16.0, bottom + 54.0);
-        svg.add(Element::text(right, line, &without_a_place(absent, width)).class("tick end"));
+        svg.add(SvgElement::text(right, line, &without_a_place(absent, width)).class("tick end"));
     }
     svg
 }
 
-fn without_a_place(absent: usize, width: Width) -> String {
+fn without_a_place(absent: usize, width: ChartWidth) -> String {
     match (absent, width) {
-        (1, Width::Wide) => {
+        (1, ChartWidth::Wide) => {
             "not drawn: 1 operator without arithmetic or without DRAM traffic".to_owned()
         }
-        (_, Width::Wide) => {
+        (_, ChartWidth::Wide) => {
             format!("not drawn: {absent} operators without arithmetic or without DRAM traffic")
         }
-        (_, Width::Narrow) => {
+        (_, ChartWidth::Narrow) => {
             format!("not drawn: {absent} without arithmetic or DRAM traffic")
         }
     }
@@ -115,7 +115,7 @@ struct Legend<'a> {
 }
 
 impl<'a> Legend<'a> {
-    fn of(points: &[&'a RooflinePoint], left: f64, right: f64) -> Self {
+    fn new(points: &[&'a PlottedOperator], left: f64, right: f64) -> Self {
         let kinds = distinct(points.iter().map(|point| point.kind.as_str()));
         let phases = distinct(points.iter().map(|point| point.phase.as_str()));
         let labels: Vec<String> = phases
@@ -148,24 +148,24 @@ impl<'a> Legend<'a> {
         for (index, (label, &(at, line))) in self.labels.iter().zip(&self.places).enumerate() {
             let y = 36.0 + LEGEND * line as f64;
             let sign = match index.checked_sub(self.phases.len()) {
-                None => Element::new("path")
+                None => SvgElement::new("path")
                     .attribute("d", &shape(index, at + 5.0, y - 4.0, 5.0))
                     .class("total"),
-                Some(kind) => Element::rect(at, y - 9.0, 10.0, 10.0)
+                Some(kind) => SvgElement::rect(at, y - 9.0, 10.0, 10.0)
                     .class(&format!("c{} flat", kind % CATEGORIES)),
             };
             svg.add(sign);
-            svg.add(Element::text(at + 16.0, y, label).class("tick"));
+            svg.add(SvgElement::text(at + 16.0, y, label).class("tick"));
         }
     }
 }
 
 fn axes(
-    roofs: &[&Roof],
-    points: &[&RooflinePoint],
+    roofs: &[&RooflineCeiling],
+    points: &[&PlottedOperator],
     across: (f64, f64),
     along: (f64, f64),
-) -> (Axis, Axis) {
+) -> (ChartAxis, ChartAxis) {
     let range = |values: &mut dyn Iterator<Item = f64>| {
         values.fold(
             (f64::INFINITY, f64::NEG_INFINITY),
@@ -175,7 +175,7 @@ fn axes(
     let ridges = roofs.iter().map(|roof| roof.ridge());
     let intensities = points.iter().map(|point| point.intensity);
     let (left, right) = range(&mut ridges.chain(intensities));
-    let x = Axis::logarithmic(left / 3.0, right * 4.0, across.0, across.1);
+    let x = ChartAxis::logarithmic(left / 3.0, right * 4.0, across.0, across.1);
     let peaks = roofs.iter().map(|roof| roof.peak_flops_per_s.0);
     // A roof far above every point still shows its slope, but only its lowest decade below the points.
     let rates = points.iter().map(|point| point.flops_per_s.0);
@@ -183,24 +183,24 @@ fn axes(
     let (low, high) = range(&mut peaks.chain(rates).chain(feet));
     (
         x,
-        Axis::logarithmic(low / 2.0, high * 2.5, along.1, along.0),
+        ChartAxis::logarithmic(low / 2.0, high * 2.5, along.1, along.0),
     )
 }
 
-impl Plane {
+impl RooflinePlane {
     fn grid(&self, svg: &mut Svg, intensity: Option<&str>) {
         let Self { left, right, .. } = *self;
         for tick in self.x.ticks(0, Unit::FlopsPerByte) {
             let at = self.x.at(tick);
-            svg.add(Element::line(at, self.top, at, self.bottom).class("grid"));
+            svg.add(SvgElement::line(at, self.top, at, self.bottom).class("grid"));
             let text = format_significant(tick);
-            svg.add(Element::text(at, self.bottom + 16.0, &text).class("tick middle"));
+            svg.add(SvgElement::text(at, self.bottom + 16.0, &text).class("tick middle"));
         }
         for tick in self.y.ticks(0, self.rates) {
             let at = self.y.at(tick);
-            svg.add(Element::line(left, at, right, at).class("grid"));
+            svg.add(SvgElement::line(left, at, right, at).class("grid"));
             let text = self.rates.tick(tick);
-            svg.add(Element::text(left - 8.0, at + 4.0, &text).class("tick end"));
+            svg.add(SvgElement::text(left - 8.0, at + 4.0, &text).class("tick end"));
         }
         let (middle, label) = self.width.pick(
             (
@@ -210,14 +210,14 @@ impl Plane {
             ),
             (f64::midpoint(0.0, right), "arithmetic intensity (FLOP/B)"),
         );
-        svg.add(Element::text(middle, self.bottom + 36.0, label).class("quiet middle"));
+        svg.add(SvgElement::text(middle, self.bottom + 36.0, label).class("quiet middle"));
     }
 
     fn points(
         &self,
-        points: &[&RooflinePoint],
+        points: &[&PlottedOperator],
         legend: &Legend<'_>,
-        roofs: &[&Roof],
+        roofs: &[&RooflineCeiling],
         svg: &mut Svg,
     ) {
         let longest = points.iter().map(|point| point.time_ns.0).max();
@@ -232,14 +232,14 @@ impl Plane {
             let phase = position(&legend.phases, &point.phase);
             let radius = 3.5 + 12.0 * (point.time_ns.0.max(0) as f64 / longest).sqrt();
             let (x, y) = (self.x.at(point.intensity), self.y.at(point.flops_per_s.0));
-            let mark = Element::new("path")
+            let mark = SvgElement::new("path")
                 .attribute("d", &shape(phase, x, y, radius))
                 .class(&format!("point c{}", kind % CATEGORIES))
                 .attribute("data-kind", &point.kind)
                 .attribute("data-phase", &point.phase)
                 .tooltip(&description(point, roofs, self.rates));
             svg.add(match &point.anchor {
-                Some(anchor) => Element::new("a")
+                Some(anchor) => SvgElement::new("a")
                     .attribute("href", &format!("#{anchor}"))
                     .child(mark),
                 None => mark,
@@ -248,7 +248,7 @@ impl Plane {
     }
 
     /// Where a roof leaves the chart on the left or at the bottom, and where it turns flat.
-    fn foot_and_knee(&self, roof: &Roof) -> [(f64, f64); 2] {
+    fn foot_and_knee(&self, roof: &RooflineCeiling) -> [(f64, f64); 2] {
         let (left, right) = self.x.domain();
         let (lowest, _) = self.y.domain();
         let begin = left.max(lowest / roof.bandwidth.0);
@@ -256,7 +256,7 @@ impl Plane {
         [begin, ridge].map(|intensity| (self.x.at(intensity), self.y.at(roof.at(intensity).0)))
     }
 
-    fn roof_lines(&self, roofs: &[&Roof], basis: Basis) -> Element {
+    fn roof_lines(&self, roofs: &[&RooflineCeiling], basis: Basis) -> SvgElement {
         roofs.iter().fold(basis_group(basis), |group, roof| {
             let [foot, knee] = self.foot_and_knee(roof);
             let peak = self.rates.format(roof.peak_flops_per_s.0);
@@ -265,7 +265,7 @@ impl Plane {
                 Unit::Fraction => roof.label.clone(),
                 _ => format!("{} ({}): {peak}, {bandwidth}", roof.label, roof.basis),
             };
-            let line = Element::polyline(&[foot, knee, (self.right, knee.1)]);
+            let line = SvgElement::polyline(&[foot, knee, (self.right, knee.1)]);
             group.child(line.class("roof").tooltip(&tooltip))
         })
     }
@@ -274,7 +274,7 @@ impl Plane {
 /// Labels of roofs: peaks at the right end of their lines, in the order of the lines; each bandwidth once along its slope, where
 /// fewest points and labels are.
 struct Labels<'a> {
-    plane: &'a Plane,
+    plane: &'a RooflinePlane,
     /// Centres of points, ends and middles of labels along slopes.
     taken: Vec<(f64, f64)>,
     /// Where labels of peaks end on the right.
@@ -287,9 +287,10 @@ const LINE: f64 = 13.0;
 const PLACES: [f64; 7] = [0.5, 0.35, 0.65, 0.2, 0.8, 0.1, 0.9];
 
 impl<'a> Labels<'a> {
-    fn new(plane: &'a Plane, points: &[&RooflinePoint]) -> Self {
-        let center =
-            |point: &&RooflinePoint| (plane.x.at(point.intensity), plane.y.at(point.flops_per_s.0));
+    fn new(plane: &'a RooflinePlane, points: &[&PlottedOperator]) -> Self {
+        let center = |point: &&PlottedOperator| {
+            (plane.x.at(point.intensity), plane.y.at(point.flops_per_s.0))
+        };
         Self {
             plane,
             taken: points.iter().map(center).collect(),
@@ -298,9 +299,9 @@ impl<'a> Labels<'a> {
     }
 
     /// The labels of one basis, which a page shows or hides together.
-    fn of(&mut self, roofs: &[&Roof], basis: Basis) -> Element {
+    fn draw_basis(&mut self, roofs: &[&RooflineCeiling], basis: Basis) -> SvgElement {
         let group = self.peaks(roofs, basis_group(basis));
-        let mut slopes: Vec<&Roof> = Vec::new();
+        let mut slopes: Vec<&RooflineCeiling> = Vec::new();
         for roof in roofs {
             if !slopes.iter().any(|known| known.bandwidth == roof.bandwidth) {
                 slopes.push(roof);
@@ -316,7 +317,7 @@ impl<'a> Labels<'a> {
     }
 
     /// Places on a slope.
-    fn along(&self, roof: &Roof) -> Vec<(f64, f64)> {
+    fn along(&self, roof: &RooflineCeiling) -> Vec<(f64, f64)> {
         let [foot, knee] = self.plane.foot_and_knee(roof);
         let place = |step: u32| {
             let share = f64::from(step) / 40.0;
@@ -328,21 +329,27 @@ impl<'a> Labels<'a> {
         (0..=40).map(place).collect()
     }
 
-    fn peaks(&mut self, roofs: &[&Roof], mut group: Element) -> Element {
-        let mut labels: Vec<(f64, String)> = Vec::new();
+    fn peaks(&mut self, roofs: &[&RooflineCeiling], mut group: SvgElement) -> SvgElement {
+        let mut lines: Vec<(f64, Vec<&str>, String)> = Vec::new();
         for roof in roofs {
             let [_, knee] = self.plane.foot_and_knee(roof);
             let (unit, _) = roof.unit_and_memory();
-            let peak = self.plane.rates.format(roof.peak_flops_per_s.0);
-            let label = match self.plane.rates {
-                Unit::Fraction => unit.to_owned(),
-                _ => format!("{unit} {peak}, {}", roof.basis),
+            let peak = if self.plane.rates == Unit::Fraction {
+                String::new()
+            } else {
+                let peak = self.plane.rates.format(roof.peak_flops_per_s.0);
+                format!(" {peak}, {}", roof.basis)
             };
-            // A unit has one peak, whichever memory feeds it.
-            if !labels.iter().any(|(_, known)| *known == label) {
-                labels.push((knee.1, label));
+            // A unit has one peak, whichever memory feeds it; units of equal peaks share a line and its label.
+            match lines.iter_mut().find(|(_, _, known)| *known == peak) {
+                Some((_, units, _)) if units.contains(&unit) => {}
+                Some((_, units, _)) => units.push(unit),
+                None => lines.push((knee.1, vec![unit], peak)),
             }
         }
+        let label =
+            |(level, units, peak): (f64, Vec<&str>, String)| (level, units.join(", ") + &peak);
+        let mut labels: Vec<(f64, String)> = lines.into_iter().map(label).collect();
         labels.sort_by(|(a, _), (b, _)| b.total_cmp(a));
         // Above its line; below it where the next line above would cross the label and there is room.
         let lines: Vec<f64> = labels.iter().map(|(line, _)| *line).collect();
@@ -365,7 +372,7 @@ impl<'a> Labels<'a> {
             least = *level + LINE;
         }
         for (level, label) in &labels {
-            let text = Element::text(self.right, *level, label);
+            let text = SvgElement::text(self.right, *level, label);
             group = group.child(text.class("tick end halo"));
             let along = (0..=4_u8).map(|part| text_width(label) * f64::from(part) / 4.0);
             let right = self.right;
@@ -380,7 +387,7 @@ impl<'a> Labels<'a> {
         group
     }
 
-    fn bandwidth(&mut self, roof: &Roof, others: &[(f64, f64)]) -> Element {
+    fn bandwidth(&mut self, roof: &RooflineCeiling, others: &[(f64, f64)]) -> SvgElement {
         let [foot, knee] = self.plane.foot_and_knee(roof);
         let (_, memory) = roof.unit_and_memory();
         let bandwidth = Unit::BytesPerSecond.format(roof.bandwidth.0);
@@ -434,21 +441,21 @@ impl<'a> Labels<'a> {
             "translate({at_x:.1} {at_y:.1}) rotate({:.1})",
             angle.to_degrees()
         );
-        Element::text(0.0, if place.1 { 15.0 } else { -6.0 }, &label)
+        SvgElement::text(0.0, if place.1 { 15.0 } else { -6.0 }, &label)
             .attribute("transform", &turn)
             .class("tick middle halo")
     }
 }
 
 /// A group that a page shows or hides.
-fn basis_group(basis: Basis) -> Element {
+fn basis_group(basis: Basis) -> SvgElement {
     let name = basis.to_string();
-    Element::new("g")
+    SvgElement::new("g")
         .class(&format!("roofs {name}"))
         .attribute("data-basis", &name)
 }
 
-fn description(point: &RooflinePoint, roofs: &[&Roof], rates: Unit) -> String {
+fn description(point: &PlottedOperator, roofs: &[&RooflineCeiling], rates: Unit) -> String {
     let rate = rates.format(point.flops_per_s.0);
     let intensity = match rates {
         Unit::Fraction => format!("{} × ridge point", format_significant(point.intensity)),
@@ -470,15 +477,18 @@ fn description(point: &RooflinePoint, roofs: &[&Roof], rates: Unit) -> String {
 }
 
 /// The highest roof above a point; roofs of another memory than the point's do not count.
-fn highest_roof<'a>(point: &RooflinePoint, roofs: &[&'a Roof]) -> Option<&'a Roof> {
-    let is_over = |roof: &&&Roof| {
+fn highest_roof<'a>(
+    point: &PlottedOperator,
+    roofs: &[&'a RooflineCeiling],
+) -> Option<&'a RooflineCeiling> {
+    let is_over = |roof: &&&RooflineCeiling| {
         let (_, memory) = roof.unit_and_memory();
         memory.is_none_or(|memory| memory == point.phase)
     };
-    let over: Vec<&Roof> = roofs.iter().filter(is_over).copied().collect();
+    let over: Vec<&RooflineCeiling> = roofs.iter().filter(is_over).copied().collect();
     let over = if over.is_empty() { roofs } else { &over };
-    let height = |roof: &Roof| roof.at(point.intensity).0;
-    let higher = |a: &&&Roof, b: &&&Roof| height(a).total_cmp(&height(b));
+    let height = |roof: &RooflineCeiling| roof.at(point.intensity).0;
+    let higher = |a: &&&RooflineCeiling, b: &&&RooflineCeiling| height(a).total_cmp(&height(b));
     over.iter().max_by(higher).copied()
 }
 
@@ -522,8 +532,8 @@ mod tests {
 
     use super::*;
 
-    fn point(label: &str, phase: &str, intensity: f64, rate: f64) -> RooflinePoint {
-        RooflinePoint {
+    fn point(label: &str, phase: &str, intensity: f64, rate: f64) -> PlottedOperator {
+        PlottedOperator {
             label: label.to_owned(),
             kind: "linear".to_owned(),
             phase: phase.to_owned(),
@@ -536,7 +546,7 @@ mod tests {
     }
 
     fn sample() -> Roofline {
-        let roof = |label: &str, peak, bandwidth, basis| Roof {
+        let roof = |label: &str, peak, bandwidth, basis| RooflineCeiling {
             label: label.to_owned(),
             peak_flops_per_s: FlopsPerSecond(peak),
             bandwidth: BytesPerSecond(bandwidth),
@@ -563,14 +573,14 @@ mod tests {
         let mut view = sample();
         "embedding".clone_into(&mut view.points[2].kind);
         view.points.push(point("add", "decode", f64::INFINITY, 1e9));
-        let text = roofline(&view, Width::Wide).inline();
+        let text = roofline(&view, ChartWidth::Wide).inline();
         assert!(text.contains("linear") && !text.contains("embedding"));
         assert!(text.contains("not drawn: 2 operators without arithmetic or without DRAM traffic"));
     }
 
     #[test]
     fn snapshot() {
-        insta::assert_snapshot!(roofline(&sample(), Width::Wide).inline());
+        insta::assert_snapshot!(roofline(&sample(), ChartWidth::Wide).inline());
     }
 
     /// Close ceilings once had their labels decades below, in another order.
@@ -579,13 +589,13 @@ mod tests {
         let mut view = sample();
         let roof = view.roofs[0].clone();
         view.roofs = [("a", 60e12), ("b", 66e12), ("c", 149e12), ("d", 1000e12)]
-            .map(|(label, peak)| Roof {
+            .map(|(label, peak)| RooflineCeiling {
                 label: format!("{label}, DRAM"),
                 peak_flops_per_s: FlopsPerSecond(peak),
                 ..roof.clone()
             })
             .into();
-        let text = roofline(&view, Width::Wide).inline();
+        let text = roofline(&view, ChartWidth::Wide).inline();
         let height = |label: &str| -> f64 {
             let (before, _) = text.split_once(&format!(">{label} ")).unwrap();
             let (_, y) = before.rsplit_once(" y=\"").unwrap();
@@ -599,10 +609,24 @@ mod tests {
     }
 
     #[test]
+    fn units_of_equal_peaks_share_a_label() {
+        let mut view = sample();
+        let roof = view.roofs[0].clone();
+        view.roofs = ["vector f32, DRAM", "tensor tf32, DRAM"]
+            .map(|label| RooflineCeiling {
+                label: label.to_owned(),
+                ..roof.clone()
+            })
+            .into();
+        let text = roofline(&view, ChartWidth::Wide).inline();
+        assert!(text.contains(">vector f32, tensor tf32 "), "{text}");
+    }
+
+    #[test]
     fn share_of_the_roof_by_hand() {
         // At 1 FLOP/B the memory feeds 4.8 TFLOP/s: 3 of them are 62.5 %.
         let view = sample();
-        let roofs: Vec<&Roof> = view.roofs.iter().collect();
+        let roofs: Vec<&RooflineCeiling> = view.roofs.iter().collect();
         let text = description(&view.points[1], &roofs, Unit::FlopsPerSecond);
         assert!(text.contains("62.5 % of bf16 (datasheet)"), "{text}");
         // Of several roofs the highest: five numbers, not one for each.
@@ -612,7 +636,7 @@ mod tests {
     #[test]
     fn a_point_is_compared_with_the_roofs_of_its_memory() {
         let view = sample();
-        let roof = |label: &str, peak| Roof {
+        let roof = |label: &str, peak| RooflineCeiling {
             label: label.to_owned(),
             peak_flops_per_s: FlopsPerSecond(peak),
             ..view.roofs[0].clone()
@@ -634,11 +658,11 @@ mod tests {
 
     #[test]
     fn points_without_a_place_are_counted() {
-        let text = roofline(&sample(), Width::Wide).inline();
+        let text = roofline(&sample(), ChartWidth::Wide).inline();
         assert_eq!(text.matches("data-kind").count(), 2);
         assert!(text.contains("1 operator without arithmetic"));
         assert!(
-            roofline(&Roofline::default(), Width::Wide)
+            roofline(&Roofline::default(), ChartWidth::Wide)
                 .inline()
                 .contains("Operators under the roofline")
         );

@@ -1,13 +1,13 @@
 use super::{
-    Width,
-    axis::Axis,
+    ChartWidth,
+    axis::ChartAxis,
     shortened,
-    svg::{Element, Svg},
+    svg::{Svg, SvgElement},
     text_width,
     theme::CATEGORIES,
     wrapped,
 };
-use crate::view::{Line, Series, Unit};
+use crate::view::{Series, SeriesLine, Unit};
 
 const HEIGHT: f64 = 152.0;
 const LEGEND: f64 = 16.0;
@@ -15,7 +15,7 @@ const LEGEND: f64 = 16.0;
 const NAMES: f64 = 17.0;
 
 /// Lines over time, from zero where all values are positive; time is shown from the first sample.
-pub fn series(series: &Series, width: Width) -> Svg {
+pub fn series(series: &Series, width: ChartWidth) -> Svg {
     let (left, right) = (width.pick(84.0, 64.0), width.pixels() - 16.0);
     let legend_left = width.pick(left, 0.0);
     let labels: Vec<String> = series
@@ -45,21 +45,21 @@ pub fn series(series: &Series, width: Width) -> Svg {
     };
     let start = times().min().unwrap_or(0);
     let since = |time: i64| time.saturating_sub(start) as f64;
-    let x = Axis::linear(0.0, since(times().max().unwrap_or(0)), left, right);
+    let x = ChartAxis::linear(0.0, since(times().max().unwrap_or(0)), left, right);
     let values = samples()
         .map(|&(_, value)| value)
         .filter(|value| value.is_finite());
     let (low, high) = values.fold((0.0_f64, f64::NEG_INFINITY), |(low, high), value| {
         (low.min(value), high.max(value))
     });
-    let y = Axis::linear(low, high * 1.05, bottom, top);
+    let y = ChartAxis::linear(low, high * 1.05, bottom, top);
 
     for (index, band) in series.bands.iter().enumerate() {
         let (from, to) = (x.at(since(band.start_ns.0)), x.at(since(band.end_ns.0)));
         let class = if index % 2 == 0 { "band" } else { "band odd" };
         let room = ((to - from) / text_width("0")) as usize;
         svg.add(
-            Element::rect(
+            SvgElement::rect(
                 from,
                 below_legend,
                 (to - from).max(0.5),
@@ -70,13 +70,13 @@ pub fn series(series: &Series, width: Width) -> Svg {
         );
         if room >= 4 {
             let label = shortened(&band.label, room - 1);
-            svg.add(Element::text(from + 4.0, below_legend + 12.0, &label).class("tick"));
+            svg.add(SvgElement::text(from + 4.0, below_legend + 12.0, &label).class("tick"));
         }
     }
     for tick in y.ticks(4, series.unit) {
         let at = y.at(tick);
-        svg.add(Element::line(left, at, right, at).class("grid"));
-        svg.add(Element::text(left - 8.0, at + 4.0, &series.unit.tick(tick)).class("tick end"));
+        svg.add(SvgElement::line(left, at, right, at).class("grid"));
+        svg.add(SvgElement::text(left - 8.0, at + 4.0, &series.unit.tick(tick)).class("tick end"));
     }
     for tick in x.ticks(width.pick(8, 4), Unit::Nanoseconds) {
         svg.add(x.label(tick, bottom + 18.0, Unit::Nanoseconds, width));
@@ -87,19 +87,19 @@ pub fn series(series: &Series, width: Width) -> Svg {
         let color = format!("c{}", index % CATEGORIES);
         for segment in segments(line, |time, value| (x.at(since(time)), y.at(value))) {
             svg.add(
-                Element::polyline(&segment)
+                SvgElement::polyline(&segment)
                     .class(&format!("{color} line"))
                     .tooltip(label),
             );
         }
         let baseline = 36.0 + LEGEND * row as f64;
-        svg.add(Element::rect(at, baseline - 9.0, 10.0, 10.0).class(&format!("{color} flat")));
-        svg.add(Element::text(at + 15.0, baseline, label).class("tick"));
+        svg.add(SvgElement::rect(at, baseline - 9.0, 10.0, 10.0).class(&format!("{color} flat")));
+        svg.add(SvgElement::text(at + 15.0, baseline, label).class("tick"));
     }
     svg
 }
 
-fn summary(line: &Line, unit: Unit) -> String {
+fn summary(line: &SeriesLine, unit: Unit) -> String {
     match line.summary() {
         None => format!("{}: no samples", line.label),
         Some(summary) => format!(
@@ -114,7 +114,7 @@ fn summary(line: &Line, unit: Unit) -> String {
 
 /// Connected segments in pixels. Of the samples on one pixel only the first, lowest, highest and last are kept: the picture is the
 /// same and the file small.
-fn segments(line: &Line, place: impl Fn(i64, f64) -> (f64, f64)) -> Vec<Vec<(f64, f64)>> {
+fn segments(line: &SeriesLine, place: impl Fn(i64, f64) -> (f64, f64)) -> Vec<Vec<(f64, f64)>> {
     let mut segments = Vec::new();
     for segment in line.samples.split(|(_, value)| !value.is_finite()) {
         let points: Vec<(f64, f64)> = segment
@@ -163,8 +163,8 @@ mod tests {
     use super::*;
     use crate::view::Band;
 
-    fn line(values: &[f64]) -> Line {
-        Line {
+    fn line(values: &[f64]) -> SeriesLine {
+        SeriesLine {
             is_held: false,
             label: "package".to_owned(),
             samples: values
@@ -195,7 +195,7 @@ mod tests {
                 band("decode", 250_000_000, 480_000_000),
             ],
         };
-        insta::assert_snapshot!(series(&view, Width::Wide).inline());
+        insta::assert_snapshot!(series(&view, ChartWidth::Wide).inline());
     }
 
     #[test]
@@ -203,9 +203,9 @@ mod tests {
         let mut values: Vec<f64> = (0..10_000).map(f64::from).collect();
         values[5_000] = 1e9;
         values[7_000] = f64::NAN;
-        let found = segments(&line(&values), |time, value| (time as f64 / 1e10, value));
-        assert_eq!(found.len(), 2);
-        assert!(found[0].iter().any(|&(_, value)| value == 1e9));
-        assert!(found.iter().map(Vec::len).sum::<usize>() <= 4 * 102);
+        let parts = segments(&line(&values), |time, value| (time as f64 / 1e10, value));
+        assert_eq!(parts.len(), 2);
+        assert!(parts[0].iter().any(|&(_, value)| value == 1e9));
+        assert!(parts.iter().map(Vec::len).sum::<usize>() <= 4 * 102);
     }
 }

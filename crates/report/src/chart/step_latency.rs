@@ -1,7 +1,7 @@
 use super::{
-    Width,
-    axis::Axis,
-    svg::{Element, Svg},
+    ChartWidth,
+    axis::ChartAxis,
+    svg::{Svg, SvgElement},
     text_width,
     theme::CATEGORIES,
     wrapped,
@@ -13,7 +13,7 @@ const HEIGHT: f64 = 208.0;
 const LEGEND: f64 = 18.0;
 
 /// The latency of each step over step numbers, from zero, with named values as dashed lines.
-pub fn step_latency(view: &StepLatency, width: Width) -> Svg {
+pub fn step_latency(view: &StepLatency, width: ChartWidth) -> Svg {
     let (left, right) = (width.pick(84.0, 64.0), width.pixels() - 16.0);
     let title = format!("{} ({})", view.title, view.counted());
     let legend = legend(view, width.pick(left, 0.0), right);
@@ -26,8 +26,8 @@ pub fn step_latency(view: &StepLatency, width: Width) -> Svg {
     for (index, (label, (at, line))) in legend.iter().enumerate() {
         let y = TOP + LEGEND * *line as f64;
         let color = format!("c{} flat", index % CATEGORIES);
-        svg.add(Element::rect(*at, y - 9.0, 10.0, 10.0).class(&color));
-        svg.add(Element::text(at + 16.0, y, label).class("tick"));
+        svg.add(SvgElement::rect(*at, y - 9.0, 10.0, 10.0).class(&color));
+        svg.add(SvgElement::text(at + 16.0, y, label).class("tick"));
     }
     let finite = || {
         let values = view.lines.iter().flat_map(|line| &line.values_ns).copied();
@@ -36,13 +36,13 @@ pub fn step_latency(view: &StepLatency, width: Width) -> Svg {
     };
     let longest = view.lines.iter().map(|line| line.values_ns.len()).max();
     let longest = longest.unwrap_or(0);
-    let x = Axis::linear(1.0, longest.max(2) as f64, left, right);
-    let y = Axis::linear(0.0, finite().fold(0.0, f64::max) * 1.05, bottom, top);
+    let x = ChartAxis::linear(1.0, longest.max(2) as f64, left, right);
+    let y = ChartAxis::linear(0.0, finite().fold(0.0, f64::max) * 1.05, bottom, top);
     for tick in y.ticks(4, Unit::Nanoseconds) {
         let at = y.at(tick);
-        svg.add(Element::line(left, at, right, at).class("grid"));
+        svg.add(SvgElement::line(left, at, right, at).class("grid"));
         let label = Unit::Nanoseconds.tick(tick);
-        svg.add(Element::text(left - 8.0, at + 4.0, &label).class("tick end"));
+        svg.add(SvgElement::text(left - 8.0, at + 4.0, &label).class("tick end"));
     }
     let whole = |tick: &f64| tick.fract() == 0.0;
     for tick in x
@@ -69,14 +69,14 @@ pub fn step_latency(view: &StepLatency, width: Width) -> Svg {
             }
             if !points.is_empty() {
                 svg.add(
-                    Element::polyline(&points)
+                    SvgElement::polyline(&points)
                         .class(&format!("{color} line"))
                         .tooltip(&line.label),
                 );
             }
         }
     }
-    svg.add(Element::line(left, bottom, right, bottom).class("axis"));
+    svg.add(SvgElement::line(left, bottom, right, bottom).class("axis"));
     marks(&mut svg, view, width, (left, right), &y);
     svg
 }
@@ -95,17 +95,23 @@ fn legend(view: &StepLatency, left: f64, right: f64) -> Vec<(&str, (f64, usize))
     labels.into_iter().zip(places).collect()
 }
 
-fn marks(svg: &mut Svg, view: &StepLatency, width: Width, (left, right): (f64, f64), y: &Axis) {
+fn marks(
+    svg: &mut Svg,
+    view: &StepLatency,
+    width: ChartWidth,
+    (left, right): (f64, f64),
+    y: &ChartAxis,
+) {
     let mut at = width.pick(left, 0.0);
     for mark in view.marks.iter().filter(|mark| mark.value.is_finite()) {
         let label = format!("{} {}", mark.label, Unit::Nanoseconds.format(mark.value));
         let height = y.at(mark.value);
         svg.add(
-            Element::line(left, height, right, height)
+            SvgElement::line(left, height, right, height)
                 .class("mark thin")
                 .tooltip(&label),
         );
-        svg.add(Element::text(at, 36.0, &label).class("tick"));
+        svg.add(SvgElement::text(at, 36.0, &label).class("tick"));
         at += text_width(&label) + 18.0;
     }
 }
@@ -126,7 +132,7 @@ fn thinned(run: &[(f64, f64)]) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::{Mark, StepLine};
+    use crate::view::{StepLine, ValueMark};
 
     fn sample(values: &[f64]) -> StepLatency {
         StepLatency {
@@ -136,7 +142,7 @@ mod tests {
                 label: "step".to_owned(),
                 values_ns: values.to_vec(),
             }],
-            marks: vec![Mark {
+            marks: vec![ValueMark {
                 label: "p50".to_owned(),
                 value: 2e6,
             }],
@@ -146,14 +152,14 @@ mod tests {
     #[test]
     fn snapshot() {
         let view = sample(&[9e6, 2e6, 2.1e6, f64::NAN, 1.9e6, 2e6]);
-        insta::assert_snapshot!(step_latency(&view, Width::Wide).inline());
+        insta::assert_snapshot!(step_latency(&view, ChartWidth::Wide).inline());
     }
 
     #[test]
     fn many_steps_stay_a_small_picture_and_keep_their_extremes() {
         let mut values = vec![1e6; 100_000];
         values[70_000] = 5e7;
-        let text = step_latency(&sample(&values), Width::Wide).inline();
+        let text = step_latency(&sample(&values), ChartWidth::Wide).inline();
         assert!(text.len() < 60_000, "{}", text.len());
         let run: Vec<(f64, f64)> = values.iter().map(|value| (3.0, *value)).collect();
         assert_eq!(thinned(&run), [(3.0, 1e6), (3.0, 5e7)]);
@@ -165,16 +171,16 @@ mod tests {
         view.lines[0].label = "request 1".to_owned();
         let mut second = view.lines[0].clone();
         "request 2".clone_into(&mut second.label);
-        let one = step_latency(&view, Width::Wide).inline();
+        let one = step_latency(&view, ChartWidth::Wide).inline();
         assert!(!one.contains(">request 1</text>"), "{one}");
         view.lines.push(second);
-        let two = step_latency(&view, Width::Wide).inline();
+        let two = step_latency(&view, ChartWidth::Wide).inline();
         assert!(two.contains(">request 1</text>") && two.contains(">request 2</text>"));
     }
 
     #[test]
     fn no_steps_draw_no_line() {
-        let text = step_latency(&sample(&[]), Width::Narrow).inline();
+        let text = step_latency(&sample(&[]), ChartWidth::Narrow).inline();
         assert!(!text.contains("polyline"), "{text}");
     }
 }

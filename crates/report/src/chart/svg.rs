@@ -1,22 +1,21 @@
 //! A small writer of SVG: elements with escaped attributes and text, and numbers printed the same everywhere.
 
-use super::{Width, shortened, theme};
+use super::{ChartWidth, shortened, theme};
 
 /// Ground around a chart that is a file of its own.
 const MARGIN: f64 = 16.0;
 
-/// A finished chart.
 #[derive(Clone, Debug)]
 pub struct Svg {
     title: String,
-    width: Width,
+    width: ChartWidth,
     height: f64,
     body: String,
 }
 
 impl Svg {
     /// A chart with its title as the heading.
-    pub(super) fn new(title: impl Into<String>, width: Width, height: f64) -> Self {
+    pub(super) fn new(title: impl Into<String>, width: ChartWidth, height: f64) -> Self {
         let mut svg = Self {
             title: title.into(),
             width,
@@ -25,11 +24,11 @@ impl Svg {
         };
         // Letters of a heading are larger and bolder than others.
         let heading = shortened(&svg.title, width.letters(0.0) * 5 / 6);
-        svg.add(Element::text(0.0, 16.0, &heading).class("heading"));
+        svg.add(SvgElement::text(0.0, 16.0, &heading).class("heading"));
         svg
     }
 
-    pub(super) fn add(&mut self, element: Element) {
+    pub(super) fn add(&mut self, element: SvgElement) {
         element.print(&mut self.body);
         self.body.push('\n');
     }
@@ -46,7 +45,7 @@ impl Svg {
             escaped(&self.title),
             theme::file_style()
         );
-        let ground = Element::rect(
+        let ground = SvgElement::rect(
             -MARGIN,
             -MARGIN,
             self.width.pixels() + 2.0 * MARGIN,
@@ -73,14 +72,13 @@ impl Svg {
     }
 }
 
-/// An element under construction.
-pub(super) struct Element {
+pub(super) struct SvgElement {
     name: &'static str,
     attributes: String,
     content: String,
 }
 
-impl Element {
+impl SvgElement {
     pub(super) fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -203,7 +201,7 @@ mod tests {
     #[test]
     fn text_cannot_leave_its_element() {
         let element =
-            Element::text(0.0, 0.0, "</script><b a='\"'>&\0").attribute("data-x", "\"><i>");
+            SvgElement::text(0.0, 0.0, "</script><b a='\"'>&\0").attribute("data-x", "\"><i>");
         let mut text = String::new();
         element.print(&mut text);
         assert_eq!(

@@ -1,13 +1,13 @@
 use llmprof_units::{Count, Nanos};
 
 use super::{
-    Width,
-    axis::Axis,
+    ChartWidth,
+    axis::ChartAxis,
     shortened,
-    svg::{Element, Svg},
+    svg::{Svg, SvgElement},
     theme::CATEGORIES,
 };
-use crate::view::{Row, Timeline, Unit};
+use crate::view::{Timeline, TimelineRow, Unit};
 
 const LEFT: f64 = 160.0;
 const RIGHT: f64 = 952.0;
@@ -23,25 +23,25 @@ pub fn timeline(timeline: &Timeline) -> Svg {
     let lanes = layout.rows.chunk_by(|a, b| a.lane == b.lane).count();
     let bottom = TOP + ROW * layout.rows.len() as f64 + GAP * lanes as f64;
     let title = format!("Timeline of {}", Count(timeline.len() as u64, "event"));
-    let mut svg = Svg::new(&title, Width::Wide, bottom + 26.0);
+    let mut svg = Svg::new(&title, ChartWidth::Wide, bottom + 26.0);
     if layout.hidden > 0 {
         let note = format!("{} more at the same time are not drawn", layout.hidden);
-        svg.add(Element::text(RIGHT, 16.0, &note).class("tick end"));
+        svg.add(SvgElement::text(RIGHT, 16.0, &note).class("tick end"));
     }
     let span = layout.span().0.max(1) as f64;
-    let x = Axis::linear(0.0, span, LEFT, RIGHT);
+    let x = ChartAxis::linear(0.0, span, LEFT, RIGHT);
     for tick in x.ticks(7, Unit::Nanoseconds) {
         let at = x.at(tick);
-        svg.add(Element::line(at, TOP - 6.0, at, bottom).class("grid"));
+        svg.add(SvgElement::line(at, TOP - 6.0, at, bottom).class("grid"));
         svg.add(
-            Element::text(at, bottom + 16.0, &Unit::Nanoseconds.tick(tick)).class("tick middle"),
+            SvgElement::text(at, bottom + 16.0, &Unit::Nanoseconds.tick(tick)).class("tick middle"),
         );
     }
     let mut y = TOP;
     for lane in layout.rows.chunk_by(|a, b| a.lane == b.lane) {
         if let Some(name) = timeline.lanes.get(lane[0].lane as usize) {
             svg.add(
-                Element::text(LEFT - 10.0, y + 10.0, &shortened(name, 23))
+                SvgElement::text(LEFT - 10.0, y + 10.0, &shortened(name, 23))
                     .class("tick end")
                     .tooltip(name),
             );
@@ -52,7 +52,8 @@ pub fn timeline(timeline: &Timeline) -> Svg {
                 let width = (run.end - run.begin) as f64;
                 let high = (ROW - 2.0) * f64::from(run.tenths) / 10.0;
                 let top = y + ROW - 2.0 - high;
-                let rect = Element::rect(LEFT + run.begin as f64, top, width, high).class(&color);
+                let rect =
+                    SvgElement::rect(LEFT + run.begin as f64, top, width, high).class(&color);
                 svg.add(match timeline.names.get(run.name as usize) {
                     Some(name) if width >= 3.0 => rect.tooltip(name),
                     _ => rect,
@@ -80,7 +81,7 @@ struct Pixel {
     most: Option<(u32, f64)>,
 }
 
-fn runs(timeline: &Timeline, row: &Row, start_ns: Nanos, span: f64) -> Vec<Run> {
+fn runs(timeline: &Timeline, row: &TimelineRow, start_ns: Nanos, span: f64) -> Vec<Run> {
     let mut pixels = vec![Pixel::default(); COLUMNS];
     for &index in &row.events {
         let event = timeline.event(index as usize);
@@ -121,14 +122,14 @@ fn runs(timeline: &Timeline, row: &Row, start_ns: Nanos, span: f64) -> Vec<Run> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::Event;
+    use crate::view::TimelineEvent;
 
     fn sample(events: &[(u32, i64, i64, u32)]) -> Timeline {
         let lanes = vec!["stream 7".to_owned(), "thread 1".to_owned()];
         let names = vec!["gemm".to_owned(), "norm<&>".to_owned()];
         let mut view = Timeline::new(lanes, names, vec!["decode".to_owned()]);
         for &(lane, start, duration, name) in events {
-            view.push(Event {
+            view.push(TimelineEvent {
                 lane,
                 start_ns: Nanos(start),
                 duration_ns: Nanos(duration),

@@ -1,18 +1,18 @@
 use llmprof_units::{Nanos, Percent};
 
 use super::{
-    Width,
-    axis::Axis,
+    ChartWidth,
+    axis::ChartAxis,
     shortened,
-    svg::{Element, Svg},
+    svg::{Svg, SvgElement},
 };
 use crate::view::{Unit, Waterfall};
 
 const TOP: f64 = 34.0;
 
 /// Where the parts of a row are: its bar, its label and its value beside the bar, or above it where there is no room beside.
-struct Rows {
-    width: Width,
+struct WaterfallRows {
+    width: ChartWidth,
     height: f64,
     bar: f64,
     /// From the top of a row to that of its bar.
@@ -23,10 +23,10 @@ struct Rows {
     right: f64,
 }
 
-impl Rows {
-    fn of(width: Width) -> Self {
+impl WaterfallRows {
+    fn with_width(width: ChartWidth) -> Self {
         match width {
-            Width::Wide => Self {
+            ChartWidth::Wide => Self {
                 width,
                 height: 28.0,
                 bar: 18.0,
@@ -35,7 +35,7 @@ impl Rows {
                 left: 250.0,
                 right: width.pixels() - 150.0,
             },
-            Width::Narrow => Self {
+            ChartWidth::Narrow => Self {
                 width,
                 height: 42.0,
                 bar: 14.0,
@@ -51,24 +51,24 @@ impl Rows {
         TOP + self.height * index as f64
     }
 
-    fn label(&self, y: f64, label: &str, class: &str) -> Element {
+    fn label(&self, y: f64, label: &str, class: &str) -> SvgElement {
         let (x, end) = self.width.pick((self.left - 12.0, "end"), (0.0, "halo"));
-        Element::text(x, y + self.to_text, &shortened(label, 38)).class(&format!("{class}{end}"))
+        SvgElement::text(x, y + self.to_text, &shortened(label, 38)).class(&format!("{class}{end}"))
     }
 
-    fn value(&self, y: f64, value: &str, class: &str) -> Element {
+    fn value(&self, y: f64, value: &str, class: &str) -> SvgElement {
         let halo = self.width.pick("", " halo");
-        Element::text(self.width.pixels(), y + self.to_text, value)
+        SvgElement::text(self.width.pixels(), y + self.to_text, value)
             .class(&format!("{class}end{halo}"))
     }
 
-    fn bar(&self, y: f64, from: f64, to: f64) -> Element {
-        Element::rect(from, y + self.to_bar, (to - from).max(1.0), self.bar)
+    fn bar(&self, y: f64, from: f64, to: f64) -> SvgElement {
+        SvgElement::rect(from, y + self.to_bar, (to - from).max(1.0), self.bar)
     }
 }
 
 /// Parts of a phase's wall time, each starting where the one before it ended.
-pub fn waterfall(waterfall: &Waterfall, width: Width) -> Svg {
+pub fn waterfall(waterfall: &Waterfall, width: ChartWidth) -> Svg {
     let remainder = waterfall.remainder_ns();
     let mut rows: Vec<(&str, Nanos, &str)> = waterfall
         .parts
@@ -78,7 +78,7 @@ pub fn waterfall(waterfall: &Waterfall, width: Width) -> Svg {
     if remainder != Nanos(0) {
         rows.push(("not in any part", remainder, "unattributed"));
     }
-    let place = Rows::of(width);
+    let place = WaterfallRows::with_width(width);
     let bottom = place.top(rows.len() + 1);
     let title = format!("Where the time of {} went", waterfall.phase);
     let mut svg = Svg::new(&title, width, bottom + 26.0);
@@ -96,10 +96,10 @@ pub fn waterfall(waterfall: &Waterfall, width: Width) -> Svg {
         .max()
         .unwrap_or(0)
         .max(waterfall.wall_ns.0);
-    let x = Axis::linear(low as f64, high as f64, place.left, place.right);
+    let x = ChartAxis::linear(low as f64, high as f64, place.left, place.right);
     for tick in x.ticks(width.pick(6, 4), Unit::Nanoseconds) {
         let at = x.at(tick);
-        svg.add(Element::line(at, TOP - 4.0, at, bottom).class("grid"));
+        svg.add(SvgElement::line(at, TOP - 4.0, at, bottom).class("grid"));
         svg.add(x.label(tick, bottom + 16.0, Unit::Nanoseconds, width));
     }
     for (index, ((label, duration, kind), (from, to))) in rows.iter().zip(&ends).enumerate() {
@@ -116,7 +116,7 @@ pub fn waterfall(waterfall: &Waterfall, width: Width) -> Svg {
         );
         let end = x.at(to.0 as f64);
         let below = y + place.to_bar + place.bar;
-        svg.add(Element::line(end, below, end, y + place.height + place.to_bar).class("link"));
+        svg.add(SvgElement::line(end, below, end, y + place.height + place.to_bar).class("link"));
         svg.add(place.value(y, &value, ""));
     }
     let y = place.top(rows.len());
@@ -166,23 +166,23 @@ mod tests {
 
     #[test]
     fn snapshot() {
-        insta::assert_snapshot!(waterfall(&sample(10_000_000), Width::Wide).inline());
+        insta::assert_snapshot!(waterfall(&sample(10_000_000), ChartWidth::Wide).inline());
     }
 
     /// Labels and values above the bars, which have the whole width.
     #[test]
     fn narrow_snapshot() {
-        insta::assert_snapshot!(waterfall(&sample(10_000_000), Width::Narrow).inline());
+        insta::assert_snapshot!(waterfall(&sample(10_000_000), ChartWidth::Narrow).inline());
     }
 
     #[test]
     fn a_sum_that_misses_the_wall_is_shown() {
         assert!(
-            !waterfall(&sample(10_000_000), Width::Wide)
+            !waterfall(&sample(10_000_000), ChartWidth::Wide)
                 .inline()
                 .contains("not in any part")
         );
-        let text = waterfall(&sample(10_000_700), Width::Wide).inline();
+        let text = waterfall(&sample(10_000_700), ChartWidth::Wide).inline();
         assert!(text.contains("not in any part: 700 ns"), "{text}");
     }
 
@@ -194,7 +194,7 @@ mod tests {
             parts: vec![],
         };
         assert!(
-            waterfall(&empty, Width::Wide)
+            waterfall(&empty, ChartWidth::Wide)
                 .inline()
                 .contains("wall time: 0 ns")
         );

@@ -3,13 +3,13 @@
 use llmprof_record::run::{PassKind, RunPhase, RunRecord};
 use llmprof_record::samples::{GpuSample, GpuSeries, Sample, Samples};
 
-use super::MOST_DEVICES;
-use crate::view::{Band, Line, Series, Unit};
+use super::DEVICES_MAX;
+use crate::view::{Band, Series, SeriesLine, Unit};
 
 /// The samples as curves, with the phases of the run behind them. What was never read has none.
-pub(super) fn of(samples: &Samples, run: &RunRecord) -> Vec<Series> {
+pub(super) fn sample_curves(samples: &Samples, run: &RunRecord) -> Vec<Series> {
     let bands = bands(run);
-    let line = |label: &str, value: &dyn Fn(&Sample) -> Option<f64>| Line {
+    let line = |label: &str, value: &dyn Fn(&Sample) -> Option<f64>| SeriesLine {
         is_held: false,
         label: label.to_owned(),
         samples: samples
@@ -18,7 +18,7 @@ pub(super) fn of(samples: &Samples, run: &RunRecord) -> Vec<Series> {
             .map(|row| (row.time_ns, value(row).unwrap_or(f64::NAN)))
             .collect(),
     };
-    let chart = |key: &str, title: &str, unit, lines: Vec<Line>| Series {
+    let chart = |key: &str, title: &str, unit, lines: Vec<SeriesLine>| Series {
         key: key.to_owned(),
         title: title.to_owned(),
         unit,
@@ -77,12 +77,12 @@ pub(super) fn of(samples: &Samples, run: &RunRecord) -> Vec<Series> {
             "CPU power",
             Unit::Watts,
             vec![
-                Line {
+                SeriesLine {
                     is_held: false,
                     label: "CPU packages".to_owned(),
                     samples: power(|sample| Some(sample.package_energy_j?.0)),
                 },
-                Line {
+                SeriesLine {
                     is_held: false,
                     label: "DRAM".to_owned(),
                     samples: power(|sample| Some(sample.dram_energy_j?.0)),
@@ -90,7 +90,7 @@ pub(super) fn of(samples: &Samples, run: &RunRecord) -> Vec<Series> {
             ],
         ),
     ];
-    for gpu in samples.gpus.iter().take(MOST_DEVICES) {
+    for gpu in samples.gpus.iter().take(DEVICES_MAX) {
         all.extend(gpu_series(gpu, &bands));
     }
     all.into_iter()
@@ -172,7 +172,7 @@ fn gpu_series(gpu: &GpuSeries, bands: &[Band]) -> Vec<Series> {
             unit,
             lines: lines
                 .iter()
-                .map(|(label, value)| Line {
+                .map(|(label, value)| SeriesLine {
                     is_held: false,
                     label: (*label).to_owned(),
                     samples: gpu
@@ -208,7 +208,7 @@ mod tests {
             ],
             ..Samples::default()
         };
-        let curves = of(&samples, &RunRecord::default());
+        let curves = sample_curves(&samples, &RunRecord::default());
         assert_eq!(curves.len(), 1);
         assert_eq!(curves[0].lines.len(), 1);
         let values: Vec<f64> = curves[0].lines[0]
@@ -237,10 +237,10 @@ mod tests {
             gpus: gpus.collect(),
             ..Samples::default()
         };
-        let curves = of(&samples, &RunRecord::default());
+        let curves = sample_curves(&samples, &RunRecord::default());
         assert_eq!(
             curves.len(),
-            2 * MOST_DEVICES,
+            2 * DEVICES_MAX,
             "busy and temperature of each"
         );
         let mut document = crate::Document::new("t");

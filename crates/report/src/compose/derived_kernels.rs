@@ -3,31 +3,31 @@
 use llmprof_theory::device::{Device, Engine};
 use llmprof_units::{FlopsPerSecond, Percent};
 
+use super::{kernel_report::sentences as text, kernels::sentences::hundredths};
 use crate::analyzed::{Analysis, DerivedKernels, DerivedRow};
 use crate::document::{Align, Cell, Column, Document, Drawing, Table};
-use crate::text::{kernel_report as text, kernels::hundredths};
-use crate::view::{Roof, Roofline, RooflinePoint, RooflineTitles};
+use crate::view::{PlottedOperator, Roofline, RooflineCeiling, RooflineTitles};
 
 /// Rows with an entry of their own.
-const MOST_KERNELS: usize = 20;
+const KERNELS_MAX: usize = 20;
 
 pub(super) fn add(document: &mut Document, analysis: &Analysis, device: Option<&Device>) {
-    let (Some(found), Some(device)) = (&analysis.derived_kernels, device) else {
+    let (Some(derived), Some(device)) = (&analysis.derived_kernels, device) else {
         return;
     };
     let section = document.section("kernel_classes", "Kernel classes (derived)");
-    section.paragraph(text::derived_rule(found));
-    section.table(table(found));
-    let points: Vec<RooflinePoint> = found.rows.iter().filter_map(point).collect();
+    section.paragraph(text::derived_rule(derived));
+    section.table(table(derived));
+    let points: Vec<PlottedOperator> = derived.rows.iter().filter_map(point).collect();
     if !points.is_empty() {
         let section = document.section("kernel_roofline", "Kernel rooflines (derived)");
         section.chart(
             "kernel_roofline",
-            Drawing::Roofline(chart(found, device, points)),
+            Drawing::Roofline(chart(derived, device, points)),
         );
     }
     let section = document.section("kernel_report", "Kernel report (derived)");
-    for (rank, row) in found.rows.iter().take(MOST_KERNELS).enumerate() {
+    for (rank, row) in derived.rows.iter().take(KERNELS_MAX).enumerate() {
         section.heading(format!(
             "{}. {} ({}): {}, derived",
             rank + 1,
@@ -36,13 +36,13 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis, device: Option<&
             text::class(row.class)
         ));
         let mut lines = text::derived_evidence(row);
-        let advice = text::advice(row.class, text::Work::of_kind(row.kind));
+        let advice = text::advice(row.class, text::CountedWork::of_kind(row.kind));
         lines.push(format!("Try: {advice}"));
         section.list(lines);
     }
 }
 
-fn table(found: &DerivedKernels) -> Table {
+fn table(derived: &DerivedKernels) -> Table {
     let mut table = Table::sortable(
         "kernels",
         Column::all([
@@ -58,8 +58,8 @@ fn table(found: &DerivedKernels) -> Table {
             ("Basis", Align::Left),
         ]),
     );
-    table.rows_in_text = MOST_KERNELS;
-    for row in &found.rows {
+    table.rows_in_text = KERNELS_MAX;
+    for row in &derived.rows {
         let percent = |value: f64| Cell::number(value, Percent(value / 100.0));
         table.row([
             Cell::from(row.phase.as_str()),
@@ -73,14 +73,14 @@ fn table(found: &DerivedKernels) -> Table {
             row.intensity().map_or(Cell::Missing, |intensity| {
                 Cell::number(intensity, hundredths(intensity))
             }),
-            Cell::from(found.basis.to_string()),
+            Cell::from(derived.basis.to_string()),
         ]);
     }
     table
 }
 
-fn point(row: &DerivedRow) -> Option<RooflinePoint> {
-    Some(RooflinePoint {
+fn point(row: &DerivedRow) -> Option<PlottedOperator> {
+    Some(PlottedOperator {
         label: row.operator.clone(),
         kind: text::class(row.class).to_owned(),
         phase: row.phase.clone(),
@@ -92,8 +92,8 @@ fn point(row: &DerivedRow) -> Option<RooflinePoint> {
     })
 }
 
-fn chart(found: &DerivedKernels, device: &Device, points: Vec<RooflinePoint>) -> Roofline {
-    let is_used = |dtype| found.rows.iter().any(|row| row.dtype == dtype);
+fn chart(derived: &DerivedKernels, device: &Device, points: Vec<PlottedOperator>) -> Roofline {
+    let is_used = |dtype| derived.rows.iter().any(|row| row.dtype == dtype);
     let peaks = device
         .peaks
         .iter()
@@ -107,7 +107,7 @@ fn chart(found: &DerivedKernels, device: &Device, points: Vec<RooflinePoint>) ->
             is_normalized: false,
         }),
         roofs: peaks
-            .map(|peak| Roof {
+            .map(|peak| RooflineCeiling {
                 label: format!("{} {}, DRAM", peak.engine, peak.dtype),
                 peak_flops_per_s: peak.dense_flops_per_s,
                 bandwidth: device.memory_bandwidth(),

@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 
+use llmprof_record::run::RunPhase;
+
 use crate::analyzed::{Analysis, Conclusion, Finding, PhaseAnalysis};
-use crate::document::{Document, Drawing, FindingItem, Link, Target, key};
+use crate::document::{Document, Drawing, FindingItem, Link, ReportTarget, key};
 use crate::text;
 use crate::view::Timeline;
 
@@ -73,30 +75,28 @@ pub(super) fn link(document: &mut Document, analysis: &Analysis) {
     let events: HashSet<String> = names.cloned().collect();
     for (index, finding) in concluded_findings(analysis).enumerate() {
         let mut links = Vec::new();
-        let phase = phase_of(analysis, finding);
+        let phase = finding.phase.and_then(|phase| phase_of(analysis, phase));
         let anchors = anchors(finding, phase);
-        let found = anchors
+        let target = anchors
             .into_iter()
             .find(|(anchor, _)| document.has_anchor(anchor));
-        links.extend(found.map(|(anchor, label)| Link {
+        links.extend(target.map(|(anchor, label)| Link {
             label: label.to_owned(),
-            target: Target::Anchor(anchor),
+            target: ReportTarget::Anchor(anchor),
         }));
-        let name = phase.map(|phase| phase.phase.to_string());
-        links.extend(
-            name.filter(|name| on_timeline.contains(name))
-                .map(|name| Link {
-                    label: format!(
-                        "{} on the timeline",
-                        phase.map_or(name.as_str(), PhaseAnalysis::name)
-                    ),
-                    target: Target::Phase(name),
-                }),
-        );
+        let phases = phases_named(finding).into_iter();
+        let phases = phases.filter_map(|phase| phase_of(analysis, phase));
+        links.extend(phases.filter_map(|phase| {
+            let name = phase.phase.to_string();
+            on_timeline.contains(&name).then(|| Link {
+                label: format!("{} on the timeline", phase.name()),
+                target: ReportTarget::Phase(name),
+            })
+        }));
         let operator = operator_of(finding).filter(|name| events.contains(*name));
         links.extend(operator.map(|name| Link {
             label: format!("{name} on the timeline"),
-            target: Target::Event(name.to_owned()),
+            target: ReportTarget::Event(name.to_owned()),
         }));
         if let Some(item) = document.findings.get_mut(index) {
             item.links = links;
@@ -112,12 +112,23 @@ fn operator_of(finding: &Finding) -> Option<&str> {
     }
 }
 
-/// The phase that a finding is about. Of several with one name (one per device) none: a wrong link is worse than none.
-fn phase_of<'a>(analysis: &'a Analysis, finding: &Finding) -> Option<&'a PhaseAnalysis> {
-    let mut phases = analysis
-        .phases
-        .iter()
-        .filter(|phase| Some(phase.phase) == finding.phase);
+/// The phases that the text of a finding names, in its order.
+fn phases_named(finding: &Finding) -> Vec<RunPhase> {
+    let mut phases: Vec<RunPhase> = match &finding.conclusion {
+        Some(Conclusion::Cause { cause }) => cause.gains.iter().map(|gain| gain.phase).collect(),
+        _ => Vec::new(),
+    };
+    if phases.is_empty() {
+        phases.extend(finding.phase);
+    }
+    let mut seen = HashSet::new();
+    phases.retain(|phase| seen.insert(*phase));
+    phases
+}
+
+/// A phase of the analysis. Of several with one name (one per device) none: a wrong link is worse than none.
+fn phase_of(analysis: &Analysis, phase: RunPhase) -> Option<&PhaseAnalysis> {
+    let mut phases = analysis.phases.iter().filter(|one| one.phase == phase);
     let first = phases.next()?;
     phases.next().is_none().then_some(first)
 }
@@ -147,4 +158,30 @@ fn anchors(finding: &Finding, phase: Option<&PhaseAnalysis>) -> Vec<(String, &'s
     };
     anchors.push((format!("phase-{phase}"), "phase row"));
     anchors
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_leads_to_each_of_its_phases_once() {
+        let gain = |phase: &str| json!({"phase": phase, "steps": 1, "now_ns": 9, "saved_ns": 5, "low_ns": 4, "high_ns": 6});
+        let finding = json!({
+            "code": "launch_bound", "phase": "decode", "evidence": [], "gain": null, "confidence": "high", "abstains": null,
+            "conclusion": {
+                "kind": "cause", "cause": "blocking_launches", "count": 1.0, "place": {},
+                "gains": [gain("decode"), gain("prefill"), gain("decode")],
+            },
+        });
+        let mut finding: Finding = serde_json::from_value(finding).unwrap();
+        assert_eq!(
+            phases_named(&finding),
+            [RunPhase::Decode, RunPhase::Prefill]
+        );
+        finding.conclusion = None;
+        assert_eq!(phases_named(&finding), [RunPhase::Decode]);
+    }
 }

@@ -5,7 +5,9 @@ use std::fmt::Display;
 
 use llmprof_predict::calibrate::ClassRatio;
 use llmprof_theory::{
-    device::{Calibration, CatalogEntry, Device, Figure, Origin, Recount, schema::DeviceFile},
+    device::{
+        CatalogEntry, Device, DeviceCalibration, Figure, Origin, Recount, schema::DeviceFile,
+    },
     kernels::KernelClass,
 };
 use llmprof_units::format_significant;
@@ -13,7 +15,6 @@ use llmprof_units::format_significant;
 use crate::text::calibration;
 use crate::{Document, Table};
 
-/// All known devices.
 pub fn catalog_table(entries: Vec<CatalogEntry>) -> Table {
     let mut table = Table::new(&["NAME", "DEVICE", "REPORTED BY ITS DRIVER AS"], 3);
     for entry in entries {
@@ -27,8 +28,8 @@ pub fn catalog_table(entries: Vec<CatalogEntry>) -> Table {
 }
 
 /// What a reader of the device should know of its calibration.
-fn calibration_notes(found: &Calibration) -> Vec<String> {
-    calibration::notes(found.excess_disturbance(), found.outdone)
+fn calibration_notes(calibration: &DeviceCalibration) -> Vec<String> {
+    calibration::notes(calibration.excess_disturbance(), calibration.outdone)
 }
 
 /// A device with the source of each figure.
@@ -198,9 +199,9 @@ pub fn kernels_page(measured: &MeasuredKernels<'_>, device: &DeviceFile) -> Docu
     document
 }
 
-fn ratio_table(found: &BTreeMap<KernelClass, ClassRatio>) -> Table {
+fn ratio_table(ratios: &BTreeMap<KernelClass, ClassRatio>) -> Table {
     let mut table = Table::new(&["Class", "Kernels", "p10", "Median", "p90"], 1);
-    for (class, ratio) in found {
+    for (class, ratio) in ratios {
         table.row([
             class.name().to_owned(),
             ratio.kernels.to_string(),

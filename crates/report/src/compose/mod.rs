@@ -4,40 +4,41 @@
 //! a terminal prints.
 
 pub mod advise;
-mod communication;
+pub mod communication;
 pub mod compare;
 mod convolutions;
 mod copies;
-mod counters;
+pub mod counters;
 mod curves;
 mod derived_kernels;
 mod findings;
-mod gemms;
-mod graphs;
+pub mod gemms;
+pub mod graphs;
 pub mod hardware;
 mod host_stacks;
-mod job;
-mod kernel_report;
-mod kernels;
+pub(crate) mod job;
+pub mod kernel_report;
+pub(crate) mod kernels;
 mod latency;
 pub mod listings;
-mod memory;
+pub mod memory;
 mod modules;
 mod operators;
-mod phases;
+pub mod phases;
 pub mod plan;
 pub mod predict;
-mod ranks;
+pub mod ranks;
 mod roofline;
 pub mod serving;
 pub mod simulate;
 mod slices;
 mod stakeholder;
 pub mod statics;
-mod steps;
-mod sums;
+pub mod steps;
+mod summary;
+pub mod sums;
 pub mod sweep;
-mod telemetry;
+pub mod telemetry;
 mod timeline;
 pub mod trtexec;
 mod waterfall;
@@ -48,7 +49,7 @@ pub use kernels::kernels;
 pub use memory::series as memory_series;
 pub use operators::operators;
 pub use stakeholder::stakeholder;
-pub use timeline::{MOST_EVENTS, TraceTimeline, trace_timeline};
+pub use timeline::{EVENTS_MAX, TraceTimeline, trace_timeline};
 
 use llmprof_record::{
     issue::Issue,
@@ -64,7 +65,7 @@ use crate::document::{Block, Section};
 use crate::text;
 
 /// Devices that are shown one by one: no host has more, but a file may say so.
-const MOST_DEVICES: usize = 64;
+const DEVICES_MAX: usize = 64;
 
 /// What a report is made of.
 #[derive(Clone, Copy, Debug)]
@@ -110,11 +111,14 @@ impl Report<'_> {
             ..Document::default()
         };
         if record.has_times() {
-            document.title = text::summary::title(analysis);
-            document.subtitle = text::summary::subtitle(analysis);
-            document.summary = text::summary::summary(analysis);
+            document.title = summary::title(analysis);
+            document.subtitle = summary::subtitle(analysis);
+            document.summary = summary::summary(analysis);
             let unprofiled = text::causes::unprofiled_times(analysis);
             document.summary.extend(unprofiled);
+            document
+                .summary
+                .extend(text::causes::profiled_times(analysis));
             if let Some(weights) = &record.weights {
                 if let Some(result) = document.summary.first_mut() {
                     *result = format!("{result} · {}", text::run_weights::weights_part(weights));
@@ -142,8 +146,12 @@ impl Report<'_> {
         }
         let summary = &mut document.summary;
         let counted = analysis.counters.as_ref();
-        summary.extend(counted.map(text::counters::summary).unwrap_or_default());
-        summary.extend(analysis.gemms.as_ref().map(text::gemms::summary));
+        summary.extend(
+            counted
+                .map(counters::sentences::summary)
+                .unwrap_or_default(),
+        );
+        summary.extend(analysis.gemms.as_ref().map(gemms::sentences::summary));
         // A log that was joined, or its twin, says nothing more.
         let is_told = |table: &SummaryTable| {
             analysis.gemms.is_some() && matches!(table.summary, Summary::Gemms(_))
@@ -151,7 +159,7 @@ impl Report<'_> {
         let tables = record.summaries.iter();
         let tables: Vec<_> = tables.filter(|one| !is_told(&one.table)).collect();
         for one in &tables {
-            let mut lines = text::sums::summary(&one.table);
+            let mut lines = sums::sentences::summary(&one.table);
             // Of several tables, which one it is.
             if let Some(first) = lines.first_mut().filter(|_| tables.len() > 1) {
                 *first = format!("{}: {first}", one.file);
@@ -161,14 +169,14 @@ impl Report<'_> {
         let communication = record.communication.as_ref();
         summary.extend(
             communication
-                .map(text::communication::summary)
+                .map(communication::sentences::summary)
                 .unwrap_or_default(),
         );
         let memory = record.memory.as_ref();
-        summary.extend(memory.map(text::memory::summary).unwrap_or_default());
+        summary.extend(memory.map(memory::sentences::summary).unwrap_or_default());
         if let Some(samples) = record.samples.as_ref().filter(|_| !record.has_times()) {
             let shown = samples.gpus.iter().take(text::devices::IN_SUMMARY);
-            summary.extend(shown.map(text::telemetry::gpu));
+            summary.extend(shown.map(telemetry::sentences::gpu));
             let more = samples.gpus.len().saturating_sub(text::devices::IN_SUMMARY);
             if more > 0 {
                 summary.push(text::devices::more(more, "samples.json"));
@@ -177,7 +185,6 @@ impl Report<'_> {
         document
     }
 
-    /// The whole report.
     pub fn document(&self) -> Document {
         if let Some(document) = self.of_load() {
             return document;
@@ -197,14 +204,18 @@ impl Report<'_> {
         for summary in &record.summaries {
             sums::add(&mut document, &summary.table, &summary.file);
         }
-        if let Some(found) = &record.communication {
-            communication::add(&mut document, found);
+        if let Some(communication) = &record.communication {
+            communication::add(&mut document, communication);
         }
         if let Some(history) = &record.memory {
             memory::add(&mut document, history);
         }
         if let Some(samples) = record.samples.as_ref().filter(|_| !record.has_times()) {
-            telemetry::add_alone(&mut document, samples, &curves::of(samples, record));
+            telemetry::add_alone(
+                &mut document,
+                samples,
+                &curves::sample_curves(samples, record),
+            );
         }
         if record.has_times() {
             document.section("assumptions", "Assumptions").list(
@@ -239,7 +250,7 @@ impl Report<'_> {
         operators::add_framework(document, analysis);
         slices::add(document, analysis);
         let samples = record.samples.as_ref();
-        let curves = samples.map(|samples| curves::of(samples, record));
+        let curves = samples.map(|samples| curves::sample_curves(samples, record));
         telemetry::add(document, analysis, &curves.unwrap_or_default());
     }
 
@@ -249,7 +260,7 @@ impl Report<'_> {
             (self.record.counters.is_some(), "Nsight Compute counters"),
             (
                 !self.record.summaries.is_empty(),
-                text::sums::title(&self.record.summaries),
+                sums::sentences::title(&self.record.summaries),
             ),
             (self.record.communication.is_some(), "communication library"),
             (self.record.samples.is_some(), "GPU telemetry"),

@@ -3,23 +3,24 @@
 use llmprof_theory::roofline::Resource;
 use llmprof_units::{Basis, BytesPerSecond, Count, FlopsPerSecond, Nanos, Percent};
 
+use super::kernels::sentences::hundredths;
 use super::{phases::phase_cell, waterfall::unmatched};
 use crate::analyzed::{
     Analysis, OperatorGroup, OperatorRow, PhaseAnalysis, ShapeRow, TraceAnalysis,
 };
 use crate::document::{Align, Cell, Column, Document, Table, key};
-use crate::text::{dash, kernels::hundredths};
-use crate::view::RooflinePoint;
+use crate::text::dash;
+use crate::view::PlottedOperator;
 
 /// Rows of the page's tables.
-const MOST_ON_PAGE: usize = 2000;
+const PAGE_ROWS_MAX: usize = 2000;
 /// PyTorch ops in `operators.md`; `ops.csv` has all.
-const MOST_IN_DOCUMENT: usize = 200;
+const DOCUMENT_OPS_MAX: usize = 200;
 /// Columns of PyTorch ops that a trace of the host alone fills.
 const OF_HOST: usize = 4;
 
 /// The least % of roofline at which its side is called what binds.
-const LEAST_BOUND: f64 = 0.01;
+const BINDING_ROOFLINE_MIN: f64 = 0.01;
 
 /// Adds operators by kind, and on a page by their place in the model.
 pub(super) fn add(document: &mut Document, analysis: &Analysis) {
@@ -63,7 +64,7 @@ pub(super) fn add_framework(document: &mut Document, analysis: &Analysis) {
 pub fn operators(analysis: &Analysis) -> Document {
     let mut document = Document::new(format!(
         "{}: operators",
-        crate::text::summary::model_name(analysis)
+        super::summary::model_name(analysis)
     ));
     for phase in &analysis.phases {
         let section = document.section(&key(phase.name()), phase.name());
@@ -103,7 +104,7 @@ fn framework(document: &mut Document, analysis: &Analysis) {
         "Over the whole trace, outside phases too. Self time is without the ops that an op calls.",
     );
     let mut table = framework_table(timeline);
-    table.rows_in_text = MOST_IN_DOCUMENT;
+    table.rows_in_text = DOCUMENT_OPS_MAX;
     section.table(table);
 }
 
@@ -154,7 +155,7 @@ pub(super) fn groups(groups: &[OperatorGroup], prefix: Option<&str>) -> Table {
                 .filter(|_| {
                     group
                         .roofline_fraction
-                        .is_none_or(|part| part >= LEAST_BOUND)
+                        .is_none_or(|part| part >= BINDING_ROOFLINE_MIN)
                 })
                 .map_or_else(dash, |binds| binds.to_string()),
         ];
@@ -233,7 +234,7 @@ fn framework_table(timeline: &TraceAnalysis) -> Table {
     }
     let mut table = Table::sortable("PyTorch ops", columns);
     let time = |ns: i64| Cell::number(ns as f64, Nanos(ns));
-    for row in timeline.operators.iter().take(MOST_ON_PAGE) {
+    for row in timeline.operators.iter().take(PAGE_ROWS_MAX) {
         let (times, work) = (&row.times, row.work.as_ref());
         let rate = work.and_then(|work| work.flops_per_s);
         let bytes = work.and_then(|work| work.bytes_per_s);
@@ -263,14 +264,14 @@ fn framework_table(timeline: &TraceAnalysis) -> Table {
 
 /// Points of PyTorch ops under the roofline, by the shapes of their inputs: what is left to show where the model is not known.
 /// Their bytes are those of a call by itself, activations included.
-pub(super) fn framework_points(analysis: &Analysis) -> Vec<RooflinePoint> {
+pub(super) fn framework_points(analysis: &Analysis) -> Vec<PlottedOperator> {
     let Some(timeline) = analysis.timeline.as_deref() else {
         return Vec::new();
     };
     let point = |operator: &OperatorRow, shape: &ShapeRow| {
         let work = shape.work.as_ref()?;
         let rate = work.flops_per_s.filter(|rate| *rate > 0.0)?;
-        (work.bytes.0 > 0).then(|| RooflinePoint {
+        (work.bytes.0 > 0).then(|| PlottedOperator {
             label: format!("{} [{}]", operator.name, shape.inputs.join(", ")),
             kind: operator.name.clone(),
             phase: "whole trace".to_owned(),
@@ -288,6 +289,6 @@ pub(super) fn framework_points(analysis: &Analysis) -> Vec<RooflinePoint> {
             let shapes = operator.shapes.iter();
             shapes.filter_map(move |shape| point(operator, shape))
         })
-        .take(MOST_ON_PAGE)
+        .take(PAGE_ROWS_MAX)
         .collect()
 }

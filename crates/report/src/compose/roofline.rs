@@ -4,10 +4,11 @@ use llmprof_theory::device::Device;
 use llmprof_units::{DType, Nanos, Percent, format_significant};
 
 use super::operators::{framework_points, kind_of};
+use super::phases::sentences as text;
 use crate::analyzed::Analysis;
 use crate::document::{Document, Drawing, Table, key};
-use crate::text::{dash, phases as text};
-use crate::view::{Roof, Roofline, RooflinePoint};
+use crate::text::dash;
+use crate::view::{PlottedOperator, Roofline, RooflineCeiling};
 
 /// Adds the section where there are peaks to compare with.
 pub(super) fn add(document: &mut Document, analysis: &Analysis, device: Option<&Device>) {
@@ -84,7 +85,7 @@ fn chart(analysis: &Analysis, device: &Device) -> Roofline {
         .peaks
         .iter()
         .filter(|peak| used.contains(&peak.dtype))
-        .map(|peak| Roof {
+        .map(|peak| RooflineCeiling {
             label: format!("{} {}", peak.dtype, peak.engine),
             peak_flops_per_s: peak.dense_flops_per_s,
             bandwidth: device.memory_bandwidth(),
@@ -96,7 +97,7 @@ fn chart(analysis: &Analysis, device: &Device) -> Roofline {
     for phase in &analysis.phases {
         for group in &phase.by_path {
             if let Some(rate) = group.achieved_flops_per_s {
-                points.push(RooflinePoint {
+                points.push(PlottedOperator {
                     label: group.name.clone(),
                     kind: kind_of(phase, group),
                     phase: phase.name().to_owned(),
@@ -110,7 +111,7 @@ fn chart(analysis: &Analysis, device: &Device) -> Roofline {
             }
         }
     }
-    if !points.iter().any(RooflinePoint::is_drawable) {
+    if !points.iter().any(PlottedOperator::is_drawable) {
         points = framework_points(analysis);
     }
     Roofline {

@@ -8,7 +8,7 @@ use super::kernels::name;
 
 /// Adds the section where only slices were recorded.
 pub(super) fn add(document: &mut Document, analysis: &Analysis) {
-    let Some(scaled) = text::of(analysis) else {
+    let Some(scaled) = text::scaled_totals(analysis) else {
         return;
     };
     let section = document.section("slices", "Scaled from slices");

@@ -9,16 +9,16 @@ use crate::analyzed::Analysis;
 use crate::document::{Document, Drawing};
 use crate::kernel_label::kernel_label;
 use crate::text;
-use crate::view::{Event, Timeline, Window};
+use crate::view::{Timeline, TimelineEvent, TimelineWindow};
 
 /// Events that a page draws. Device events come first, then ranges, then host slices from the outermost inwards.
-pub const MOST_EVENTS: usize = 300_000;
+pub const EVENTS_MAX: usize = 300_000;
 /// Host slices deeper than this are not drawn: a page is for an overview.
-const DEEPEST: u16 = 6;
+const HOST_DEPTH_MAX: u16 = 6;
 
 /// Adds the section where there are events to draw.
 pub(super) fn add(document: &mut Document, analysis: &Analysis, trace: Option<&Trace>) {
-    let Some((trace, found)) = trace.zip(analysis.timeline.as_deref()) else {
+    let Some((trace, facts_of_trace)) = trace.zip(analysis.timeline.as_deref()) else {
         return;
     };
     let drawn = trace_timeline(trace, analysis);
@@ -26,12 +26,12 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis, trace: Option<&T
     let section = document.section("timeline", "Timeline of the profiled pass");
     let shown = (drawn.timeline.len() + drawn.left_out) as u64;
     section.chart("timeline", Drawing::Timeline(drawn.timeline));
-    let mut facts = text::trace::facts(found);
-    let others = found.totals.events.saturating_sub(shown);
-    facts.extend((others > 0).then(|| text::trace::not_drawn(others, DEEPEST)));
-    let device_time = found.totals.device_time_ns;
+    let mut facts = text::trace::facts(facts_of_trace);
+    let others = facts_of_trace.totals.events.saturating_sub(shown);
+    facts.extend((others > 0).then(|| text::trace::not_drawn(others, HOST_DEPTH_MAX)));
+    let device_time = facts_of_trace.totals.device_time_ns;
     let graphs = analysis.graphs.as_ref();
-    facts.extend(graphs.and_then(|graphs| text::graphs::covered(graphs, device_time)));
+    facts.extend(graphs.and_then(|graphs| super::graphs::sentences::covered(graphs, device_time)));
     section.list(facts);
 }
 
@@ -55,16 +55,14 @@ fn numbered(names: &mut Vec<String>, name: String) -> u32 {
 
 /// A trace as a timeline.
 pub struct TraceTimeline {
-    /// What is drawn.
     pub timeline: Timeline,
-    /// Events that are left out.
     pub left_out: usize,
 }
 
 /// An event and how readily it is left out.
-struct Drawn {
+struct DrawnEvents {
     rank: u16,
-    lane: Lane,
+    lane: TraceLane,
     start: i64,
     duration: i64,
     name: StrId,
@@ -72,7 +70,7 @@ struct Drawn {
 
 /// What a lane shows; the order is that of the page.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Lane {
+enum TraceLane {
     Ranges(u32),
     Host(u32),
     Stream(u32, u32, u32),
@@ -84,19 +82,19 @@ pub fn trace_timeline(trace: &Trace, analysis: &Analysis) -> TraceTimeline {
     ranges(trace, &mut drawn);
     hosts(trace, &mut drawn);
     let all = drawn.len();
-    if all > MOST_EVENTS {
+    if all > EVENTS_MAX {
         drawn.sort_by_key(|event| event.rank);
         // A rank is drawn as a whole or not at all, unless it is the first.
-        let cut = drawn[MOST_EVENTS].rank;
+        let cut = drawn[EVENTS_MAX].rank;
         let whole = drawn.partition_point(|event| event.rank < cut);
-        drawn.truncate(if whole == 0 { MOST_EVENTS } else { whole });
+        drawn.truncate(if whole == 0 { EVENTS_MAX } else { whole });
     }
     let left_out = all - drawn.len();
-    let mut lanes: Vec<Lane> = drawn.iter().map(|event| event.lane).collect();
+    let mut lanes: Vec<TraceLane> = drawn.iter().map(|event| event.lane).collect();
     lanes.sort_unstable();
     lanes.dedup();
     let texts = lanes.iter().map(|lane| lane_name(trace, *lane)).collect();
-    let place: HashMap<Lane, u32> = lanes
+    let place: HashMap<TraceLane, u32> = lanes
         .iter()
         .enumerate()
         .map(|(place, &lane)| (lane, place as u32))
@@ -122,7 +120,7 @@ pub fn trace_timeline(trace: &Trace, analysis: &Analysis) -> TraceTimeline {
             .map(|index| windows[index])
             .filter(|&(_, end, _)| event.start < end)
             .map_or(u32::MAX, |(.., phase)| phase);
-        timeline.push(Event {
+        timeline.push(TimelineEvent {
             lane: place[&event.lane],
             start_ns: Nanos(event.start),
             duration_ns: Nanos(event.duration),
@@ -132,13 +130,28 @@ pub fn trace_timeline(trace: &Trace, analysis: &Analysis) -> TraceTimeline {
     }
     timeline.windows = windows
         .into_iter()
-        .map(|(start, end, phase)| Window {
+        .map(|(start, end, phase)| TimelineWindow {
             phase,
             start_ns: Nanos(start),
             end_ns: Nanos(end),
         })
         .collect();
+    timeline.origin_ns = first_moment(trace).map(Nanos);
     TraceTimeline { timeline, left_out }
+}
+
+/// When the first event of any kind begins: the zero of `llmprof view`, too.
+fn first_moment(trace: &Trace) -> Option<i64> {
+    let starts: [&[i64]; 7] = [
+        &trace.hosts.start,
+        &trace.kernels.start,
+        &trace.copies.start,
+        &trace.memsets.start,
+        &trace.ranges.start,
+        &trace.syncs.start,
+        &trace.memory.time,
+    ];
+    starts.into_iter().flatten().copied().min()
 }
 
 /// The windows of all phases in order of time, once for all devices.
@@ -158,15 +171,19 @@ fn windows(analysis: &Analysis) -> Vec<(i64, i64, String)> {
     windows
 }
 
-fn device_events(trace: &Trace) -> Vec<Drawn> {
+fn device_events(trace: &Trace) -> Vec<DrawnEvents> {
     let mut drawn = Vec::new();
     macro_rules! collect {
         ($table:ident) => {
             let table = &trace.$table;
             for row in 0..table.len() {
-                drawn.push(Drawn {
+                drawn.push(DrawnEvents {
                     rank: 0,
-                    lane: Lane::Stream(table.device[row], table.context[row], table.stream[row]),
+                    lane: TraceLane::Stream(
+                        table.device[row],
+                        table.context[row],
+                        table.stream[row],
+                    ),
                     start: table.start[row],
                     duration: table.duration[row],
                     name: table.name[row],
@@ -180,16 +197,16 @@ fn device_events(trace: &Trace) -> Vec<Drawn> {
     drawn
 }
 
-fn ranges(trace: &Trace, drawn: &mut Vec<Drawn>) {
+fn ranges(trace: &Trace, drawn: &mut Vec<DrawnEvents>) {
     let ranges = &trace.ranges;
     for row in 0..ranges.len() {
         if matches!(
             ranges.kind[row],
             RangeKind::ANNOTATION | RangeKind::NVTX | RangeKind::NVTX_START_END
         ) {
-            drawn.push(Drawn {
+            drawn.push(DrawnEvents {
                 rank: 1,
-                lane: Lane::Ranges(ranges.thread[row].0),
+                lane: TraceLane::Ranges(ranges.thread[row].0),
                 start: ranges.start[row],
                 duration: ranges.duration[row],
                 name: ranges.name[row],
@@ -199,7 +216,7 @@ fn ranges(trace: &Trace, drawn: &mut Vec<Drawn>) {
 }
 
 /// Host slices with their depth as rank.
-fn hosts(trace: &Trace, drawn: &mut Vec<Drawn>) {
+fn hosts(trace: &Trace, drawn: &mut Vec<DrawnEvents>) {
     let hosts = &trace.hosts;
     let mut open: Vec<i64> = Vec::new();
     for row in 0..hosts.len() {
@@ -218,10 +235,10 @@ fn hosts(trace: &Trace, drawn: &mut Vec<Drawn>) {
         while open.pop_if(|until| *until <= start).is_some() {}
         let depth = open.len().min(usize::from(u16::MAX)) as u16;
         open.push(end);
-        if depth < DEEPEST {
-            drawn.push(Drawn {
+        if depth < HOST_DEPTH_MAX {
+            drawn.push(DrawnEvents {
                 rank: 2 + depth,
-                lane: Lane::Host(hosts.thread[row].0),
+                lane: TraceLane::Host(hosts.thread[row].0),
                 start,
                 duration: hosts.duration[row],
                 name: hosts.name[row],
@@ -231,15 +248,15 @@ fn hosts(trace: &Trace, drawn: &mut Vec<Drawn>) {
 }
 
 /// A name as there is room for on an event: kernels by what tells them apart, ops without their namespace.
-fn event_label(lane: Lane, name: &str) -> String {
+fn event_label(lane: TraceLane, name: &str) -> String {
     match lane {
-        Lane::Stream(..) => kernel_label(name),
-        Lane::Host(_) => name.strip_prefix("aten::").unwrap_or(name).to_owned(),
-        Lane::Ranges(_) => name.to_owned(),
+        TraceLane::Stream(..) => kernel_label(name),
+        TraceLane::Host(_) => name.strip_prefix("aten::").unwrap_or(name).to_owned(),
+        TraceLane::Ranges(_) => name.to_owned(),
     }
 }
 
-fn lane_name(trace: &Trace, lane: Lane) -> String {
+fn lane_name(trace: &Trace, lane: TraceLane) -> String {
     let thread = |number: u32| {
         let threads = &trace.threads;
         let row = number as usize;
@@ -252,9 +269,9 @@ fn lane_name(trace: &Trace, lane: Lane) -> String {
         }
     };
     match lane {
-        Lane::Ranges(number) => format!("ranges, {}", thread(number)),
-        Lane::Host(number) => thread(number),
-        Lane::Stream(device, _, stream) => format!("GPU {device}, stream {stream}"),
+        TraceLane::Ranges(number) => format!("ranges, {}", thread(number)),
+        TraceLane::Host(number) => thread(number),
+        TraceLane::Stream(device, _, stream) => format!("GPU {device}, stream {stream}"),
     }
 }
 
@@ -267,16 +284,48 @@ mod tests {
 
     #[test]
     fn labels_are_short_and_ranges_keep_their_names() {
-        assert_eq!(event_label(Lane::Host(0), "aten::mm"), "mm");
+        assert_eq!(event_label(TraceLane::Host(0), "aten::mm"), "mm");
         assert_eq!(
-            event_label(Lane::Host(0), "cudaLaunchKernel"),
+            event_label(TraceLane::Host(0), "cudaLaunchKernel"),
             "cudaLaunchKernel"
         );
         let kernel = "void gemm<float>(float*, int)";
-        let label = event_label(Lane::Stream(0, 0, 7), kernel);
+        let label = event_label(TraceLane::Stream(0, 0, 7), kernel);
         assert_eq!(label, kernel_label(kernel));
         assert!(label.len() < kernel.len(), "{label}");
-        assert_eq!(event_label(Lane::Ranges(0), "aten::step"), "aten::step");
+        assert_eq!(
+            event_label(TraceLane::Ranges(0), "aten::step"),
+            "aten::step"
+        );
+    }
+
+    /// Python functions are not drawn, and times count from the first of them all the same, as in `llmprof view`.
+    #[test]
+    fn times_count_from_the_start_of_the_recording() {
+        let mut builder = TraceBuilder::default();
+        let thread = builder.thread(1, 7);
+        let name = builder.intern("work");
+        for (start, kind) in [(1_000, HostKind::PYTHON), (5_000, HostKind::OPERATOR)] {
+            builder.hosts.push(Host {
+                start,
+                duration: 100,
+                name,
+                thread,
+                kind,
+                ..Host::default()
+            });
+        }
+        let record = RunRecord {
+            traces: vec![RecordedTrace {
+                pass: None,
+                trace: builder.finish(),
+            }],
+            ..RunRecord::default()
+        };
+        let analysis = llmprof_analysis::analyze(&record, None).unwrap();
+        let drawn = trace_timeline(&record.traces[0].trace, &analysis);
+        assert_eq!(drawn.timeline.len(), 1);
+        assert_eq!(drawn.timeline.origin_ns, Some(Nanos(1_000)));
     }
 
     #[test]

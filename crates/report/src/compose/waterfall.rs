@@ -5,13 +5,14 @@ use llmprof_units::{Nanos, Percent};
 use super::phases::phase_cell;
 use crate::analyzed::{Analysis, PhaseAnalysis, TracedPhase, UnmatchedOperator};
 use crate::document::{Cell, Document, Drawing, Section, Table, key};
-use crate::text::{self, dash, waterfall as words};
+use crate::text::waterfall as words;
+use crate::text::{self, dash};
 use crate::view::{PartKind, Waterfall, WaterfallPart};
 
 /// Overhead ops in a report; `operators.md` has all.
-const MOST_UNMATCHED: usize = 8;
+const UNMATCHED_MAX: usize = 8;
 /// Host ops per phase.
-const MOST_HOST_OPS: usize = 5;
+const HOST_OPS_MAX: usize = 5;
 
 /// Adds the section; nothing where no pass was profiled.
 pub(super) fn add(document: &mut Document, analysis: &Analysis) {
@@ -27,7 +28,7 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
     }
     section.paragraph(words::parts(analysis));
     section.table(table(analysis));
-    if let Some(first) = text::summary::first_use(analysis) {
+    if let Some(first) = super::summary::first_use(analysis) {
         section.paragraph(first);
     }
     traced(section, analysis);
@@ -111,6 +112,9 @@ fn table(analysis: &Analysis) -> Table {
             let share = part.0 as f64 / waterfall.wall_ns.0.max(1) as f64;
             if part.0 == 0 {
                 "0".to_owned()
+            } else if share > 1.0 {
+                // Work of several streams or threads at once is no part of the wall time.
+                part.to_string()
             } else {
                 format!("{part} ({})", Percent(share))
             }
@@ -160,11 +164,11 @@ fn traced(section: &mut Section, analysis: &Analysis) {
         section.table(waiting);
     }
     for (phase, _) in &traced {
-        let found = &phase.unmatched[..phase.unmatched.len().min(MOST_UNMATCHED)];
-        if !found.is_empty() {
+        let longest = &phase.unmatched[..phase.unmatched.len().min(UNMATCHED_MAX)];
+        if !longest.is_empty() {
             section.heading(words::unmatched_heading(analysis, phase));
             section.table(unmatched(
-                found,
+                longest,
                 Some(&format!("unmatched-{}", key(phase.name()))),
             ));
         }
@@ -193,7 +197,7 @@ fn idle(traced: &[(&PhaseAnalysis, &TracedPhase)]) -> Table {
 fn host_ops(traced: &[(&PhaseAnalysis, &TracedPhase)]) -> Table {
     let mut table = Table::new(&["Phase", "Host op or runtime call", "Gaps", "GPU idle"], 2);
     for (phase, traced) in traced {
-        for row in traced.host_operators.iter().take(MOST_HOST_OPS) {
+        for row in traced.host_operators.iter().take(HOST_OPS_MAX) {
             table.row([
                 phase_cell(phase),
                 Cell::event(&row.name),
@@ -206,11 +210,11 @@ fn host_ops(traced: &[(&PhaseAnalysis, &TracedPhase)]) -> Table {
 }
 
 /// Work that belongs to no operator, the longest first; links lead to the first row.
-pub(super) fn unmatched(found: &[UnmatchedOperator], anchor: Option<&str>) -> Table {
+pub(super) fn unmatched(rows: &[UnmatchedOperator], anchor: Option<&str>) -> Table {
     let mut table = Table::new(&["Op or kernel", "Calls", "Time", "Category", "Why"], 1)
         .with_words(&["Category", "Why"]);
-    for (index, row) in found.iter().enumerate() {
-        let found = match &row.expected {
+    for (index, row) in rows.iter().enumerate() {
+        let kernel = match &row.expected {
             Some(expected) => format!("{}, expected {expected}", row.found),
             None if row.found.is_empty() => dash(),
             None => row.found.clone(),
@@ -220,7 +224,7 @@ pub(super) fn unmatched(found: &[UnmatchedOperator], anchor: Option<&str>) -> Ta
             super::kernels::name(&row.path),
             row.calls.to_string().into(),
             row.time_ns.to_string().into(),
-            found.into(),
+            kernel.into(),
             text::unmatched::reason(row.reason).into(),
         ];
         table.push(anchor, cells);

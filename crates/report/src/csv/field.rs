@@ -29,6 +29,15 @@ pub fn csv_lines(lines: &[Vec<String>]) -> String {
     text
 }
 
+/// A JSON value as a cell; null is empty.
+pub fn json_cell(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::Null => String::new(),
+        serde_json::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,13 +1,10 @@
 //! Tables for spreadsheets and pandas.
 
-pub mod counters;
 mod field;
-pub mod kernel_tables;
-pub mod memory;
-pub mod ranks;
 pub mod tables;
+pub mod token_times;
 
-pub use field::{csv_field, csv_lines};
+pub use field::{csv_field, csv_lines, json_cell};
 
 /// A table: the name of its file, and its text.
 pub type CsvFile = (String, String);

@@ -6,7 +6,6 @@ pub struct FindingItem {
     pub title: String,
     /// `Upper bound: 2.65× faster run.`
     pub gain: Option<String>,
-    /// What to change.
     pub knob: Option<String>,
     pub evidence: Vec<String>,
     /// Where a page shows it.
@@ -16,11 +15,11 @@ pub struct FindingItem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     pub label: String,
-    pub target: Target,
+    pub target: ReportTarget,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum ReportTarget {
     /// A section, a chart or a row, by its key.
     Anchor(String),
     /// The first occurrence of a phase on the timeline.

@@ -6,8 +6,8 @@
 mod finding;
 mod table;
 
-pub use finding::{FindingItem, Link, Target};
-pub use table::{Align, Cell, Column, Row, Table};
+pub use finding::{FindingItem, Link, ReportTarget};
+pub use table::{Align, Cell, Column, Table, TableRow};
 
 use llmprof_record::issue::{Issue, Severity};
 
@@ -35,7 +35,6 @@ pub struct Document {
     pub sections: Vec<Section>,
 }
 
-/// Blocks under one heading.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
     /// The anchor of a page.
@@ -161,13 +160,13 @@ impl Document {
 
     /// Issues that affect a number, the worst first.
     pub fn warnings(&self) -> Vec<&Issue> {
-        let mut found: Vec<&Issue> = self
+        let mut warnings: Vec<&Issue> = self
             .issues
             .iter()
             .filter(|issue| issue.severity > Severity::Info)
             .collect();
-        found.sort_by_key(|issue| std::cmp::Reverse(issue.severity));
-        found
+        warnings.sort_by_key(|issue| std::cmp::Reverse(issue.severity));
+        warnings
     }
 
     /// Issues that affect no number.

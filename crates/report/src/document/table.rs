@@ -1,9 +1,8 @@
-/// Rows under columns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     pub columns: Vec<Column>,
     /// A short row has empty cells at its end.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TableRow>,
     /// What the rows are (`kernels`), where a page sorts and filters them; empty for a plain table.
     pub noun: String,
     /// Rows that a text prints; a page has all.
@@ -11,7 +10,7 @@ pub struct Table {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Row {
+pub struct TableRow {
     /// The anchor that a page gives the row.
     pub key: Option<String>,
     pub cells: Vec<Cell>,
@@ -26,9 +25,7 @@ pub struct Column {
 /// On which side cells meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
     Left,
-    /// Numbers.
     Right,
 }
 
@@ -121,7 +118,7 @@ impl Table {
     }
 
     pub fn push(&mut self, key: Option<String>, cells: Vec<Cell>) -> &mut Self {
-        self.rows.push(Row { key, cells });
+        self.rows.push(TableRow { key, cells });
         self
     }
 
@@ -130,7 +127,7 @@ impl Table {
     }
 
     /// The rows that a text prints.
-    pub fn text_rows(&self) -> &[Row] {
+    pub fn text_rows(&self) -> &[TableRow] {
         &self.rows[..self.rows.len().min(self.rows_in_text)]
     }
 
@@ -171,7 +168,6 @@ impl Table {
 }
 
 impl Cell {
-    /// A number as `text`.
     pub fn number(value: f64, text: impl std::fmt::Display) -> Self {
         Self::Number {
             value,
@@ -187,7 +183,6 @@ impl Cell {
         }
     }
 
-    /// What is printed.
     pub fn text(&self) -> &str {
         match self {
             Self::Text(text) | Self::Number { text, .. } => text,

@@ -4,7 +4,7 @@ use llmprof_units::Count;
 
 use crate::document::{Block, Document, Drawing, FindingItem, Section, Table};
 use crate::text::{OVERLAP, issue_line};
-use crate::view::{Histogram, Mark, Series, StepLatency, Timeline, Unit};
+use crate::view::{Histogram, Series, StepLatency, Timeline, Unit, ValueMark};
 
 pub(super) enum Flat<'a> {
     /// Level 1 is a section's.
@@ -165,7 +165,7 @@ fn step_latency(view: &StepLatency) -> String {
     format!("{}: {}.", view.title, texts.join(", "))
 }
 
-fn marks(marks: &[Mark], unit: Unit) -> impl Iterator<Item = String> {
+fn marks(marks: &[ValueMark], unit: Unit) -> impl Iterator<Item = String> {
     marks
         .iter()
         .map(move |mark| format!("{} {}", mark.label, unit.format(mark.value)))

@@ -19,7 +19,6 @@ fn policy(style: &str) -> String {
     )
 }
 
-/// The whole page.
 pub fn gallery(model: &str, pages: &[GalleryPage]) -> String {
     let title = text::title(model, pages.len() as u64);
     let style = format!("\n{}{CSS}", page_theme());

@@ -5,7 +5,6 @@ use llmprof_units::printable;
 use super::flat::{Flat, flat};
 use crate::document::{Align, Document, FindingItem, Table};
 
-/// The whole document.
 pub fn document(document: &Document) -> String {
     let mut text = format!("# {}\n", prose(&document.title));
     for part in flat(document) {
@@ -43,7 +42,6 @@ fn findings(findings: &[FindingItem]) -> String {
     text
 }
 
-/// One table.
 pub fn table(table: &Table) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let columns = table.columns.iter();
@@ -89,8 +87,8 @@ fn prose(sentence: &str) -> String {
 /// Where a run of exactly `marks` backticks begins.
 fn closing(text: &str, marks: usize) -> Option<usize> {
     let mut at = 0;
-    while let Some(found) = text[at..].find('`') {
-        let start = at + found;
+    while let Some(distance) = text[at..].find('`') {
+        let start = at + distance;
         let length = text[start..].bytes().take_while(|&b| b == b'`').count();
         if length == marks {
             return Some(start);

@@ -1,5 +1,7 @@
 //! Plain text in aligned columns, readable without colour.
 
+use llmprof_units::Count;
+
 use super::flat::{Flat, flat};
 use crate::document::{Align, Document, Table};
 
@@ -8,7 +10,6 @@ const FINDINGS_MAX: usize = 3;
 /// Characters of a cell: a name of others may have any length.
 const CELL_CHARS_MAX: usize = 200;
 
-/// The whole document.
 pub fn document(document: &Document) -> String {
     document_with(document, table)
 }
@@ -44,6 +45,13 @@ pub fn digest(document: &Document) -> Vec<String> {
     lines.extend(document.summary.iter().cloned());
     for (number, finding) in (1..=FINDINGS_MAX).zip(&document.findings) {
         lines.push(format!("{number}. {}", finding.line()));
+    }
+    match document.findings.len().saturating_sub(FINDINGS_MAX) {
+        0 => {}
+        more => lines.push(format!(
+            "{} in the report",
+            Count(more as u64, "more finding")
+        )),
     }
     lines.iter().map(|line| in_one_line(line)).collect()
 }
@@ -129,7 +137,8 @@ mod tests {
                 "TTFT 1 ms",
                 "1. a. Upper bound: run 2.00×.",
                 "2. b. Upper bound: run 2.00×.",
-                "3. c. Upper bound: run 2.00×."
+                "3. c. Upper bound: run 2.00×.",
+                "1 more finding in the report"
             ]
         );
     }

@@ -107,7 +107,10 @@ pub(crate) fn reason(class: Option<PhaseClass>, why: &ClassReason) -> String {
                 parts.join(", ")
             )
         }
-        ClassReason::HostAlone => "the trace has no GPU events".to_owned(),
+        ClassReason::HostAlone { uses_device: true } => {
+            "the host uses a GPU whose events are not in the trace".to_owned()
+        }
+        ClassReason::HostAlone { .. } => "the trace has no GPU events".to_owned(),
         ClassReason::Cut => {
             "the trace is cut: kernels of recorded launches may be missing".to_owned()
         }

@@ -3,13 +3,11 @@
 use llmprof_units::{Count, Nanos, Percent};
 
 use crate::analyzed::{
-    Analysis, CollectiveKind, OperatorRow, OwnCollectives, PhaseAnalysis, TraceAnalysis,
+    Analysis, CollectiveKind, GroupKind, OperatorRow, OwnCollectives, PhaseAnalysis, TraceAnalysis,
     TracedPhase,
 };
-use crate::kernel_label::kernel_label;
-use crate::text::job::group_kind;
+use crate::kernel_label::{distinct_labels, kernel_label};
 
-/// Kernels that are named.
 const KERNELS_NAMED: usize = 5;
 /// Categories that are named; the rest shares an entry.
 const CATEGORIES_NAMED: usize = 5;
@@ -25,7 +23,6 @@ struct Consumers {
     basis: String,
     /// Summed times of kernels, copies and memsets.
     total_ns: Nanos,
-    /// The longest first.
     categories: Vec<(String, i64)>,
     kernels: Vec<ConsumingKernel>,
 }
@@ -65,7 +62,7 @@ impl Consumers {
         if traced.is_empty() || is_whole || timeline.scaled.is_some() {
             return None;
         }
-        let mut sums = Sums::default();
+        let mut sums = NamedTimes::default();
         for (phase, traced) in phases.iter().zip(&traced) {
             for row in &traced.categories {
                 sums.add_time(row.category.to_string(), row.time_ns.0);
@@ -144,12 +141,26 @@ pub fn lines(analysis: &Analysis) -> Vec<String> {
     if share(Nanos(rest)) >= MIN_NAMED_SHARE {
         parts.push(format!("rest {}", Percent(share(Nanos(rest)))));
     }
+    // Adapters multiply, too: among GEMMs nobody would see them.
+    let of_adapters = consumers
+        .kernels
+        .iter()
+        .filter(|kernel| is_of_adapters(&kernel.name));
+    let of_adapters = of_adapters.fold(0, |sum: i64, kernel| sum.saturating_add(kernel.time_ns));
+    if share(Nanos(of_adapters)) >= MIN_NAMED_SHARE {
+        let share = Percent(share(Nanos(of_adapters)));
+        parts.push(format!("LoRA kernels among them {share}"));
+    }
     let mut lines = vec![format!("{}: {}.", consumers.basis, parts.join(", "))];
     let kernels = consumers.kernels.iter().take(KERNELS_NAMED);
-    let kernels: Vec<String> = kernels
+    let kernels: Vec<&ConsumingKernel> = kernels
         .filter(|kernel| share(Nanos(kernel.time_ns)) >= MIN_NAMED_SHARE)
-        .map(|kernel| {
-            let label = kernel_label(&kernel.name);
+        .collect();
+    let names: Vec<&str> = kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+    let kernels: Vec<String> = kernels
+        .iter()
+        .zip(distinct_labels(&names))
+        .map(|(kernel, label)| {
             let least = if kernel.is_least { "at least " } else { "" };
             format!(
                 "`{label}` {least}{} ({} ×)",
@@ -164,27 +175,43 @@ pub fn lines(analysis: &Analysis) -> Vec<String> {
     lines
 }
 
-/// Operators of the host by their own time, where no device was recorded.
-fn host_operators(timeline: &TraceAnalysis) -> Vec<String> {
+/// Kernels that name LoRA in their own name: `_lora_shrink_kernel`, `bgmv_shrink`, `sgmv_expand`.
+fn is_of_adapters(name: &str) -> bool {
+    let name = name.split(['<', '(']).next().unwrap_or(name);
+    let name = name.to_ascii_lowercase();
+    name.contains("lora") || name.contains("bgmv") || name.contains("sgmv")
+}
+
+/// Operators of the host by their own time, of which the share is given, the longest first; and the time of all.
+fn own_times(timeline: &TraceAnalysis) -> (Vec<(&OperatorRow, Percent)>, i64) {
     let own = |row: &OperatorRow| row.times.host_self_ns;
     let all = timeline.operators.iter().map(|row| own(row).0);
     let all = all.fold(0, i64::saturating_add);
+    let mut rows: Vec<&OperatorRow> = timeline.operators.iter().collect();
+    rows.sort_by(|a, b| own(b).cmp(&own(a)).then_with(|| a.name.cmp(&b.name)));
+    let share = |row: &OperatorRow| Percent(own(row).0 as f64 / all.max(1) as f64);
+    (rows.into_iter().map(|row| (row, share(row))).collect(), all)
+}
+
+/// The operator of the host with most time of its own, and its share of that of all.
+pub(crate) fn largest_host_operator(timeline: &TraceAnalysis) -> Option<(String, Percent)> {
+    let (rows, _) = own_times(timeline);
+    let (row, share) = rows.first()?;
+    Some((kernel_label(&row.name), *share))
+}
+
+/// Operators of the host by their own time, where no device was recorded.
+fn host_operators(timeline: &TraceAnalysis) -> Vec<String> {
+    let (rows, all) = own_times(timeline);
     if all <= 0 {
         return Vec::new();
     }
-    let share = |time: Nanos| time.0 as f64 / all as f64;
-    let mut rows: Vec<&OperatorRow> = timeline.operators.iter().collect();
-    rows.sort_by(|a, b| own(b).cmp(&own(a)).then_with(|| a.name.cmp(&b.name)));
-    let rows = rows.into_iter().take(KERNELS_NAMED);
+    let rows = rows.iter().take(KERNELS_NAMED);
     let rows: Vec<String> = rows
-        .filter(|row| share(own(row)) >= MIN_NAMED_SHARE)
-        .map(|row| {
-            let percent = Percent(share(own(row)));
-            format!(
-                "`{}` {percent} ({} ×)",
-                kernel_label(&row.name),
-                row.times.calls
-            )
+        .filter(|(_, share)| share.0 >= MIN_NAMED_SHARE)
+        .map(|(row, share)| {
+            let label = kernel_label(&row.name);
+            format!("`{label}` {share} ({} ×)", row.times.calls)
         })
         .collect();
     vec![format!(
@@ -200,7 +227,7 @@ pub fn collectives(analysis: &Analysis) -> Option<String> {
     let rows: Vec<String> = rows.map(collective).collect();
     (!rows.is_empty()).then(|| {
         format!(
-            "Collectives of this rank, waiting for other ranks included: {}.",
+            "Communication of this rank, waiting for other ranks included: {}.",
             rows.join("; ")
         )
     })
@@ -229,7 +256,7 @@ fn collective(row: &OwnCollectives) -> String {
 
 /// The time of each category of kernels, of copies and of memsets, the longest first.
 fn by_category(timeline: &TraceAnalysis) -> Vec<(String, i64)> {
-    let mut sums = Sums::default();
+    let mut sums = NamedTimes::default();
     for kernel in &timeline.kernels {
         sums.add_time(kernel.category.to_string(), kernel.total_ns.0);
     }
@@ -241,13 +268,12 @@ fn by_category(timeline: &TraceAnalysis) -> Vec<(String, i64)> {
 
 const COPIES: &str = "copies and memsets";
 
-/// Times by name.
 #[derive(Default)]
-struct Sums {
+struct NamedTimes {
     rows: Vec<(String, i64)>,
 }
 
-impl Sums {
+impl NamedTimes {
     fn add_time(&mut self, name: String, time: i64) {
         match self.rows.iter_mut().find(|(known, _)| *known == name) {
             Some((_, sum)) => *sum = sum.saturating_add(time),
@@ -255,10 +281,22 @@ impl Sums {
         }
     }
 
-    /// The longest first.
     fn sorted(mut self) -> Vec<(String, i64)> {
         self.rows
             .sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         self.rows
+    }
+}
+
+/// What a process group is for.
+pub(crate) fn group_kind(kind: GroupKind) -> &'static str {
+    match kind {
+        GroupKind::World => "all ranks",
+        GroupKind::Tensor => "tensor parallel",
+        GroupKind::Pipeline => "pipeline parallel",
+        GroupKind::Data => "data parallel",
+        GroupKind::Expert => "expert parallel",
+        GroupKind::Context => "context parallel",
+        GroupKind::Unknown => "not known",
     }
 }

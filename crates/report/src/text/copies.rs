@@ -6,7 +6,6 @@ use crate::analyzed::{CopyDirection, CopyTime, Framework};
 
 use super::runtime::Runtime;
 
-/// From where to where.
 pub(crate) fn direction(direction: CopyDirection) -> &'static str {
     match direction {
         CopyDirection::HostToDevice => "host to device",
@@ -29,7 +28,7 @@ pub(crate) fn of_code(code: &str) -> &str {
         CopyDirection::Other,
     ];
     match known.into_iter().find(|known| known.code() == code) {
-        Some(found) => direction(found),
+        Some(known) => direction(known),
         None => code,
     }
 }

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use llmprof_record::issue::IssueCode;
 
-use super::issue_table::{Row, rows_of};
+use super::issue_table::{IssueRow, rows_of};
 
 const HEAD: &str = "\
 # Issues
@@ -29,7 +29,7 @@ fn shown(template: &str) -> String {
     (text + rest).replace('|', "\\|").replace('<', "&lt;")
 }
 
-fn row(code: &IssueCode, row: &Row) -> String {
+fn row(code: &IssueCode, row: &IssueRow) -> String {
     let case = match row.when {
         ("", _) => String::new(),
         (key, value) => format!(" (`{key}` is `{value}`)"),

@@ -4,7 +4,7 @@ use llmprof_record::issue::{Issue, Severity};
 use llmprof_units::{Bytes, Count, Percent, Times, Watts};
 use serde_json::Value;
 
-use super::issue_table::{Row, rows_of};
+use super::issue_table::{IssueRow, rows_of};
 use super::{time, unmatched};
 
 /// What was found, in one sentence: that of its code, else the one stored with it.
@@ -21,14 +21,14 @@ pub fn hint(issue: &Issue) -> Option<String> {
 }
 
 /// The first row of its code that its values fit.
-fn row(issue: &Issue) -> Option<&'static Row> {
-    let fits = |row: &&Row| {
+fn row(issue: &Issue) -> Option<&'static IssueRow> {
+    let fits = |row: &&IssueRow| {
         let (key, value) = row.when;
         key.is_empty()
             || issue
                 .values
                 .get(key)
-                .is_some_and(|found| plain(found) == value)
+                .is_some_and(|actual| plain(actual) == value)
     };
     let mut rows = rows_of(&issue.code).iter();
     rows.find(|row| fits(row) && filled(row.text, issue).is_some())
@@ -73,12 +73,17 @@ fn plain(value: &Value) -> String {
 }
 
 /// The issue with its severity, code, count and fix.
-pub fn issue_line(found: &Issue) -> String {
-    let mut line = format!("{}: {} [{}]", found.severity, issue(found), found.code);
-    if found.count > 1 {
-        line += &format!(" ×{}", found.count);
+pub fn issue_line(issue: &Issue) -> String {
+    let mut line = format!(
+        "{}: {} [{}]",
+        issue.severity,
+        self::issue(issue),
+        issue.code
+    );
+    if issue.count > 1 {
+        line += &format!(" ×{}", issue.count);
     }
-    if let Some(fix) = hint(found) {
+    if let Some(fix) = hint(issue) {
         line += &format!(" ({fix})");
     }
     line
@@ -87,18 +92,21 @@ pub fn issue_line(found: &Issue) -> String {
 /// Issues that affect a number, for a terminal: one line per code, the worst first. Several of one code are the first of them
 /// and how many more there are.
 pub fn warning_lines(issues: &[Issue]) -> Vec<String> {
-    let mut found: Vec<(&Issue, usize)> = Vec::new();
+    let mut warnings: Vec<(&Issue, usize)> = Vec::new();
     for issue in issues
         .iter()
         .filter(|issue| issue.severity > Severity::Info)
     {
-        match found.iter_mut().find(|(known, _)| known.code == issue.code) {
+        match warnings
+            .iter_mut()
+            .find(|(known, _)| known.code == issue.code)
+        {
             Some((_, more)) => *more += 1,
-            None => found.push((issue, 0)),
+            None => warnings.push((issue, 0)),
         }
     }
-    found.sort_by_key(|(issue, _)| std::cmp::Reverse(issue.severity));
-    found
+    warnings.sort_by_key(|(issue, _)| std::cmp::Reverse(issue.severity));
+    warnings
         .into_iter()
         .map(|(issue, more)| match more {
             0 => issue_line(issue),
@@ -117,6 +125,22 @@ mod tests {
     use llmprof_record::issue::IssueCode;
 
     use super::*;
+
+    /// A sweep said that a rate meets the objectives, and the line below that nothing is concluded.
+    #[test]
+    fn a_late_client_does_not_contradict_objectives_that_are_met() {
+        let late = |meets_objectives: bool| {
+            let late = Issue::warning(IssueCode::BenchClientLate)
+                .with("cpu_share", 0.5)
+                .with("late_p99_ns", 20e6)
+                .with("waits_for_cpu", true)
+                .with("meets_objectives", meets_objectives);
+            issue_line(&late)
+        };
+        assert!(late(true).contains("objectives that are met are met by the server too"));
+        assert!(!late(true).contains("not known"));
+        assert!(late(false).contains("an objective that is not met is not known"));
+    }
 
     #[test]
     fn one_line_per_code_with_a_count() {
@@ -171,26 +195,26 @@ mod tests {
     }
 
     /// The sources of a crate without their tests.
-    fn sources(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
+    fn sources(folder: &Path, files: &mut Vec<(PathBuf, String)>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                sources(&path, found);
+                sources(&path, files);
             } else if path.file_name().is_some_and(|name| name != "tests.rs") {
                 let source = fs::read_to_string(&path).unwrap();
                 let code = source.split("#[cfg(test)]\nmod ").next().unwrap();
-                found.push((path, code.to_owned()));
+                files.push((path, code.to_owned()));
             }
         }
     }
 
     fn sources_of(crates: &[&str]) -> Vec<(PathBuf, String)> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let mut found = Vec::new();
+        let mut files = Vec::new();
         for name in crates {
-            sources(&folder.join(name).join("src"), &mut found);
+            sources(&folder.join(name).join("src"), &mut files);
         }
-        found
+        files
     }
 
     #[test]

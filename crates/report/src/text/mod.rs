@@ -1,4 +1,4 @@
-//! Sentences of a report that several sections share, one file per subject; those of one section stand beside it in `compose`.
+//! Sentences that several sections share, one file per subject; those of one section are in its folder in `compose`.
 //!
 //! Analyses hand over codes and values; what they mean in words is decided here, in the words of GPU performance engineers.
 
@@ -6,35 +6,19 @@ mod assumptions;
 pub(crate) mod bottleneck;
 pub mod calibration;
 pub(crate) mod causes;
-pub mod communication;
-pub mod compare;
 pub mod consumers;
 pub(crate) mod copies;
-pub mod counters;
 pub mod devices;
-mod findings;
+pub(crate) mod findings;
 pub(crate) mod gallery;
-pub mod gemms;
-pub mod graphs;
 #[cfg(test)]
 mod issue_page;
 pub mod issue_table;
 mod issues;
-pub(crate) mod job;
-pub mod kernel_report;
-pub(crate) mod kernels;
-pub mod memory;
-pub mod phases;
-pub mod predict;
 pub mod program;
-pub mod ranks;
 pub mod run_weights;
 mod runtime;
 pub mod slices;
-pub mod steps;
-pub mod summary;
-pub mod sums;
-pub mod telemetry;
 pub mod trace;
 pub(crate) mod unmatched;
 pub mod waterfall;
@@ -53,7 +37,6 @@ pub(crate) fn dash() -> String {
     "–".to_owned()
 }
 
-/// Nanoseconds as text.
 pub(crate) fn time(ns: f64) -> String {
     Nanos(ns.round() as i64).to_string()
 }

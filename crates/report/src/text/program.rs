@@ -15,9 +15,18 @@ pub fn line(analysis: &Analysis) -> Option<String> {
     if is_own || program.kind == ProgramKind::Unknown && program.others.is_empty() {
         return None;
     }
-    let programs = std::iter::once(program).chain(&program.others);
-    let programs: Vec<String> = programs.map(one_program).collect();
-    Some(format!("{}.", programs.join("; ")))
+    let own = (!program.shares_device()).then_some(program);
+    let programs: Vec<String> = own
+        .into_iter()
+        .chain(&program.others)
+        .map(one_program)
+        .collect();
+    let shared = if program.shares_device() {
+        format!("{} processes share a GPU. ", program.others.len())
+    } else {
+        String::new()
+    };
+    Some(format!("{shared}{}.", programs.join("; ")))
 }
 
 fn one_program(program: &Program) -> String {
@@ -123,8 +132,7 @@ pub(crate) fn has_words_for(kind: ProgramKind, finding: &Finding) -> bool {
     let needs_generation = match &finding.conclusion {
         Some(Conclusion::Cause { cause }) => matches!(
             cause.kind,
-            CauseKind::Recomputed { .. }
-                | CauseKind::UnusedLogits { .. }
+            CauseKind::UnusedLogits { .. }
                 | CauseKind::KvCopies { .. }
                 | CauseKind::VocabularySort { .. }
                 | CauseKind::AllExperts { .. }
@@ -154,7 +162,7 @@ mod tests {
     use llmprof_units::{Bytes, Nanos};
 
     use super::*;
-    use crate::analyzed::{Cause, Confidence, Place};
+    use crate::analyzed::{Cause, CausePlace, Confidence};
     use crate::text;
 
     /// Words of text generation.
@@ -180,6 +188,7 @@ mod tests {
                 bytes: Bytes(1),
                 is_pageable: true,
                 is_serialized: false,
+                is_input: false,
                 copied_ns: time,
                 computed_on_host: None,
             },
@@ -193,7 +202,9 @@ mod tests {
                 gil_holder: None,
                 has_switch_interval: false,
                 has_ops: true,
+                fits_beside_gpu: true,
                 is_seen_once: false,
+                are_between_requests: false,
             },
             CauseKind::Autograd { node_ns: time },
             CauseKind::UnmergedAdapters {
@@ -254,18 +265,34 @@ mod tests {
                 kernels_ns: time,
                 longest: None,
             },
+            CauseKind::GpuShared {
+                slice_ns: time,
+                time_ns: time,
+            },
+            CauseKind::SmallGrids {
+                kernel: text(),
+                blocks: 8,
+                multiprocessors: 132,
+                kernels_ns: time,
+            },
             CauseKind::Communication {
                 kernels_ns: time,
                 longest: text(),
             },
             CauseKind::UnfusedElementwise {
                 kernels: 9,
+                others: 2,
                 kernels_ns: time,
                 run_operators: vec![text()],
+            },
+            CauseKind::DevicesInTurn {
+                devices: 2,
+                busy_ns: time,
             },
             CauseKind::LaunchBound {
                 launches: 9,
                 busy_ns: time,
+                code_ns: time,
             },
         ]
     }
@@ -308,6 +335,8 @@ mod tests {
                 exposed_share: 0.5,
                 waiting_share: None,
                 rank: Some((3, 8)),
+                device: None,
+                is_point_to_point: false,
             },
             Conclusion::KvLengths {
                 waits: 2,
@@ -334,7 +363,7 @@ mod tests {
             cause: Box::new(Cause {
                 kind,
                 count: 2.0,
-                place: Place::default(),
+                place: CausePlace::default(),
                 gains: Vec::new(),
                 same_time_as: Vec::new(),
             }),

@@ -19,7 +19,7 @@ pub(crate) enum Runtime {
 }
 
 impl Runtime {
-    pub(crate) fn of(analysis: &Analysis) -> Self {
+    pub(crate) fn from_analysis(analysis: &Analysis) -> Self {
         // llmprof's own engine alone knows the operator of every call.
         let traced = analysis
             .phases

@@ -2,26 +2,26 @@
 
 use llmprof_units::{Count, Nanos, Percent, Times};
 
-use crate::analyzed::{Analysis, BetweenSlices, Estimate, PhaseSource, RecordedPart, Scaled};
+use crate::analyzed::{Analysis, BetweenSlices, Estimate, PhaseSource, RecordedPart, ScaledTrace};
 
 /// What slices say; nothing where all of the time was recorded.
-pub(crate) fn of(analysis: &Analysis) -> Option<&Scaled> {
+pub(crate) fn scaled_totals(analysis: &Analysis) -> Option<&ScaledTrace> {
     analysis.timeline.as_ref()?.scaled.as_ref()
 }
 
 /// The sentences for the summary.
 pub fn lines(analysis: &Analysis) -> Vec<String> {
-    let of_slices = |scaled: &Scaled| {
+    let of_slices = |scaled: &ScaledTrace| {
         let mut lines = vec![basis(scaled, &analyzed(analysis, scaled))];
         lines.extend(totals(scaled));
         lines.extend(overhead(analysis));
         lines
     };
-    of(analysis).map(of_slices).unwrap_or_default()
+    scaled_totals(analysis).map(of_slices).unwrap_or_default()
 }
 
 /// What the sample is: how much of the time, and of which steps.
-fn basis(scaled: &Scaled, analyzed: &str) -> String {
+fn basis(scaled: &ScaledTrace, analyzed: &str) -> String {
     let (recorded, whole) = (scaled.recorded_ns, scaled.whole_ns);
     let share = Percent(recorded.0 as f64 / whole.0.max(1) as f64);
     let sample = match (&scaled.step, &scaled.pattern) {
@@ -29,10 +29,10 @@ fn basis(scaled: &Scaled, analyzed: &str) -> String {
             "{} of {} ranges `{step}` recorded whole",
             scaled.sampled, scaled.units
         ),
-        (None, Some(found)) => format!(
+        (None, Some(pattern)) => format!(
             "{} of about {} steps by launch pattern recorded whole",
             scaled.sampled,
-            number(&found.steps)
+            number(&pattern.steps)
         ),
         (None, None) => format!("{}, scaled by time", Count(scaled.sampled, "slice")),
     };
@@ -40,7 +40,7 @@ fn basis(scaled: &Scaled, analyzed: &str) -> String {
 }
 
 /// How many of the steps that were recorded whole the tables are of, where those are fewer: `; 24 analyzed, the first is warm-up`.
-fn analyzed(analysis: &Analysis, scaled: &Scaled) -> String {
+fn analyzed(analysis: &Analysis, scaled: &ScaledTrace) -> String {
     let traced = analysis
         .phases
         .iter()
@@ -71,7 +71,7 @@ fn analyzed(analysis: &Analysis, scaled: &Scaled) -> String {
 }
 
 /// Kernels and their time over the whole, and in a step where launch patterns show steps.
-fn totals(scaled: &Scaled) -> Vec<String> {
+fn totals(scaled: &ScaledTrace) -> Vec<String> {
     let whole = match (&scaled.step, &scaled.pattern) {
         (Some(step), _) => format!("all `{step}`"),
         (None, Some(_)) => "the recording, work outside steps included".to_owned(),
@@ -82,11 +82,11 @@ fn totals(scaled: &Scaled) -> Vec<String> {
         kernels(&scaled.kernels),
         interval(&scaled.kernel_time_ns)
     )];
-    lines.extend(scaled.pattern.as_ref().map(|found| {
+    lines.extend(scaled.pattern.as_ref().map(|pattern| {
         format!(
             "Per step: {}, kernel time {}.",
-            kernels(&found.kernels),
-            interval(&found.kernel_time_ns)
+            kernels(&pattern.kernels),
+            interval(&pattern.kernel_time_ns)
         )
     }));
     lines
@@ -183,7 +183,7 @@ mod tests {
             low: value - half,
             high: value + half,
         };
-        let scaled = Scaled {
+        let scaled = ScaledTrace {
             step: Some("decode_step".to_owned()),
             pattern: None,
             units: 80,

@@ -3,7 +3,7 @@
 use llmprof_units::{Count, Percent};
 
 use super::unmatched;
-use crate::analyzed::{PhaseSource, Totals, TraceAnalysis};
+use crate::analyzed::{PhaseSource, TraceAnalysis, TraceTotals};
 
 /// Events, GPU time, attribution and how phases were found. The numbers of events add up.
 pub fn facts(timeline: &TraceAnalysis) -> Vec<String> {
@@ -43,13 +43,13 @@ pub fn facts(timeline: &TraceAnalysis) -> Vec<String> {
     facts
 }
 
-fn host_ops(totals: &Totals) -> u64 {
+fn host_ops(totals: &TraceTotals) -> u64 {
     let others = totals.api_calls + totals.python_functions + totals.other_slices;
     totals.host_slices.saturating_sub(others)
 }
 
 /// `18411 host ops`, `8960 runtime calls`, `2100 Python functions`; slices of another kind where there are no ops.
-pub(super) fn host_events(totals: &Totals) -> Vec<String> {
+pub(crate) fn host_events(totals: &TraceTotals) -> Vec<String> {
     let ops = host_ops(totals);
     let is_other = ops == 0 && totals.other_slices > 0;
     let slices = is_other.then_some(Count(totals.other_slices, "host slice"));

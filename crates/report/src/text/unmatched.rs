@@ -1,6 +1,6 @@
 //! Why work belongs to no operator: of the model, or of the framework.
 
-use llmprof_analysis::attribution::Reason;
+use llmprof_analysis::attribution::UnattributedReason;
 use llmprof_analysis::matching::UnmatchedReason;
 
 /// Why an event is not matched to an operator of the model.
@@ -31,11 +31,11 @@ pub(crate) fn of_code(code: &str) -> Option<&'static str> {
 }
 
 /// Why a device event is not attributed to an operator of the framework.
-pub(crate) fn attribution(reason: Reason) -> &'static str {
+pub(crate) fn attribution(reason: UnattributedReason) -> &'static str {
     match reason {
-        Reason::NoCorrelation => "no correlation id",
-        Reason::CallNotRecorded => "launch call not in the trace",
-        Reason::OutsideOperators => "launched outside all ops",
-        Reason::NoOperatorsRecorded => "no ops in the trace",
+        UnattributedReason::NoCorrelation => "no correlation id",
+        UnattributedReason::CallNotRecorded => "launch call not in the trace",
+        UnattributedReason::OutsideOperators => "launched outside all ops",
+        UnattributedReason::NoOperatorsRecorded => "no ops in the trace",
     }
 }

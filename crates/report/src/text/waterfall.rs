@@ -147,4 +147,5 @@ pub fn unmatched_heading(analysis: &Analysis, phase: &PhaseAnalysis) -> String {
     }
 }
 
-pub const HOST_OPS: &str = "Host ops and runtime calls during which the GPU was idle longest:";
+pub const HOST_OPS: &str =
+    "GPU idle time while the host was in an op (the outermost counts) or a runtime call:";

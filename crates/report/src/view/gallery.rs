@@ -2,7 +2,6 @@
 
 use llmprof_units::Nanos;
 
-/// One page.
 #[derive(Clone, Debug)]
 pub struct GalleryPage {
     /// The folder of its files, beside the gallery.

@@ -20,11 +20,11 @@ pub struct Curves {
     pub unit: Unit,
     /// The key along the axis.
     pub key: String,
-    pub lines: Vec<Curve>,
+    pub lines: Vec<PlottedCurve>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Curve {
+pub struct PlottedCurve {
     /// Empty where there is one line.
     pub label: String,
     /// In the order of the key.

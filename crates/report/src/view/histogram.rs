@@ -3,33 +3,28 @@ use super::Unit;
 /// How often values of a quantity fell between two limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
-    /// What is counted.
     pub title: String,
     /// The unit of the values.
     pub unit: Unit,
     /// Bins from low to high.
     pub bins: Vec<Bin>,
     /// Values to point out: percentiles, a target.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<ValueMark>,
 }
 
 /// Values from `low` up to, but not including, `high`; the last bin holds its upper limit too.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bin {
-    /// The lower limit.
     pub low: f64,
-    /// The upper limit.
     pub high: f64,
-    /// How many values.
     pub count: u64,
 }
 
 /// A value to point out.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mark {
+pub struct ValueMark {
     /// Its name: `p50`.
     pub label: String,
-    /// The value.
     pub value: f64,
 }
 
@@ -37,7 +32,12 @@ impl Histogram {
     /// Counts `values` in bins of one width; values that are not finite are left out.
     ///
     /// The width follows Freedman and Diaconis, 2·IQR·n^(−1/3), with at least Sturges' ⌈log2 n⌉ + 1 and at most 80 bins.
-    pub fn of(title: impl Into<String>, unit: Unit, values: &[f64], marks: Vec<Mark>) -> Self {
+    pub fn from_values(
+        title: impl Into<String>,
+        unit: Unit,
+        values: &[f64],
+        marks: Vec<ValueMark>,
+    ) -> Self {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
         sorted.sort_unstable_by(f64::total_cmp);
         Self {
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     fn counts(values: &[f64]) -> Vec<u64> {
-        let histogram = Histogram::of("t", Unit::Count, values, vec![]);
+        let histogram = Histogram::from_values("t", Unit::Count, values, vec![]);
         histogram.bins.iter().map(|bin| bin.count).collect()
     }
 

@@ -6,9 +6,8 @@ pub struct Roofline {
     /// What is shown, where it is not the operators of a model under minimum DRAM traffic.
     pub titles: Option<RooflineTitles>,
     /// The limits; those of one basis are shown together.
-    pub roofs: Vec<Roof>,
-    /// The operators.
-    pub points: Vec<RooflinePoint>,
+    pub roofs: Vec<RooflineCeiling>,
+    pub points: Vec<PlottedOperator>,
     /// Whether the device's own figures lack the peak of a pipe that points used: then a page opens with the datasheet's.
     pub own_lacks_peak: bool,
 }
@@ -29,7 +28,7 @@ pub struct RooflineTitles {
 
 /// A limit: no more than the peak, and no more than the intensity allows the memory to feed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Roof {
+pub struct RooflineCeiling {
     /// Which unit and memory it is: `bf16 tensor, HBM`.
     pub label: String,
     /// The flat part.
@@ -44,12 +43,10 @@ pub struct Roof {
 
 /// Operators of one name in one phase.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RooflinePoint {
-    /// The operator.
+pub struct PlottedOperator {
     pub label: String,
     /// Its kind: `linear`, `attention`…
     pub kind: String,
-    /// Its phase.
     pub phase: String,
     /// FLOPs per byte of minimum DRAM traffic.
     pub intensity: f64,
@@ -57,13 +54,12 @@ pub struct RooflinePoint {
     pub flops_per_s: FlopsPerSecond,
     /// The time it took over all calls.
     pub time_ns: Nanos,
-    /// How often it ran.
     pub calls: u64,
     /// The place of the page that says more of it.
     pub anchor: Option<String>,
 }
 
-impl Roof {
+impl RooflineCeiling {
     /// The limit at an intensity.
     pub fn at(&self, intensity: f64) -> FlopsPerSecond {
         FlopsPerSecond((self.bandwidth.0 * intensity).min(self.peak_flops_per_s.0))
@@ -89,7 +85,7 @@ impl Roof {
     }
 }
 
-impl RooflinePoint {
+impl PlottedOperator {
     /// Whether it has a place on logarithmic axes; an operator without arithmetic has none.
     pub(crate) fn is_drawable(&self) -> bool {
         let positive = |value: f64| value.is_finite() && value > 0.0;

@@ -12,16 +12,14 @@ pub struct Series {
     pub title: String,
     /// The unit of the values.
     pub unit: Unit,
-    /// The lines.
-    pub lines: Vec<Line>,
+    pub lines: Vec<SeriesLine>,
     /// Intervals behind them, such as phases.
     pub bands: Vec<Band>,
 }
 
 /// One sensor over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Line {
-    /// The sensor.
+pub struct SeriesLine {
     pub label: String,
     /// When it was read and what it said, by time. A value that is not finite is a gap.
     #[serde(serialize_with = "with_gaps", deserialize_with = "from_gaps")]
@@ -31,14 +29,10 @@ pub struct Line {
     pub is_held: bool,
 }
 
-/// A named interval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Band {
-    /// Its name.
     pub label: String,
-    /// Its start.
     pub start_ns: Nanos,
-    /// Its end.
     pub end_ns: Nanos,
 }
 
@@ -59,22 +53,20 @@ fn from_gaps<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Nanos, f
         .collect())
 }
 
-/// A [`Line`] in four numbers.
+/// A [`SeriesLine`] in four numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Summary {
+pub(crate) struct SeriesSummary {
     /// How many samples have a value.
     pub(crate) count: u64,
     /// Their mean: over time where values hold until the next, else all weigh the same.
     pub(crate) mean: f64,
-    /// The lowest.
     pub(crate) least: f64,
-    /// The highest.
     pub(crate) most: f64,
 }
 
-impl Line {
+impl SeriesLine {
     /// `None` where no sample has a value.
-    pub(crate) fn summary(&self) -> Option<Summary> {
+    pub(crate) fn summary(&self) -> Option<SeriesSummary> {
         let values = || {
             self.samples
                 .iter()
@@ -94,7 +86,7 @@ impl Line {
             (sums.1 > 0.0).then(|| sums.0 / sums.1)
         };
         let held = self.is_held.then(over_time).flatten();
-        (count > 0).then(|| Summary {
+        (count > 0).then(|| SeriesSummary {
             count,
             mean: held.unwrap_or_else(|| values().sum::<f64>() / count as f64),
             least: values().fold(f64::INFINITY, f64::min),

@@ -1,6 +1,6 @@
 use llmprof_units::Count;
 
-use super::Mark;
+use super::ValueMark;
 
 /// How long each step took, in the order of the run.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,7 +11,7 @@ pub struct StepLatency {
     /// Lines share the axis of step numbers.
     pub lines: Vec<StepLine>,
     /// Values to point out: percentiles.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<ValueMark>,
 }
 
 impl StepLatency {

@@ -15,7 +15,9 @@ pub struct Timeline {
     /// Phases that events point at.
     pub phases: Vec<String>,
     /// When phases ran, in order of time.
-    pub windows: Vec<Window>,
+    pub windows: Vec<TimelineWindow>,
+    /// The moment from which times count; the first event that is drawn where it is absent.
+    pub origin_ns: Option<Nanos>,
     lane: Vec<u32>,
     start_ns: Vec<Nanos>,
     duration_ns: Vec<Nanos>,
@@ -25,7 +27,7 @@ pub struct Timeline {
 
 /// An interval of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct TimelineWindow {
     /// Index into [`Timeline::phases`].
     pub phase: u32,
     pub start_ns: Nanos,
@@ -34,7 +36,7 @@ pub struct Window {
 
 /// One event of a [`Timeline`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct TimelineEvent {
     /// Index into [`Timeline::lanes`].
     pub lane: u32,
     /// When it began, on the run's clock.
@@ -48,7 +50,6 @@ pub struct Event {
 }
 
 impl Timeline {
-    /// No events yet.
     pub fn new(lanes: Vec<String>, names: Vec<String>, phases: Vec<String>) -> Self {
         Self {
             lanes,
@@ -59,7 +60,7 @@ impl Timeline {
     }
 
     /// Adds an event, in any order; one in a lane that does not exist is not drawn.
-    pub fn push(&mut self, event: Event) {
+    pub fn push(&mut self, event: TimelineEvent) {
         self.lane.push(event.lane);
         self.start_ns.push(event.start_ns);
         self.duration_ns.push(event.duration_ns.max(Nanos(0)));
@@ -72,14 +73,13 @@ impl Timeline {
         self.start_ns.len()
     }
 
-    /// Whether it holds none.
     pub fn is_empty(&self) -> bool {
         self.start_ns.is_empty()
     }
 
     /// An event by its position.
-    pub fn event(&self, index: usize) -> Event {
-        Event {
+    pub fn event(&self, index: usize) -> TimelineEvent {
+        TimelineEvent {
             lane: self.lane[index],
             start_ns: self.start_ns[index],
             duration_ns: self.duration_ns[index],
@@ -89,7 +89,7 @@ impl Timeline {
     }
 
     /// Puts events of a lane that overlap into rows of their own, so that nested calls stack below their callers.
-    pub(crate) fn layout(&self) -> Layout {
+    pub(crate) fn layout(&self) -> TimelineLayout {
         let mut order: Vec<u32> = (0..self.len() as u32)
             .filter(|&index| (self.lane[index as usize] as usize) < self.lanes.len())
             .collect();
@@ -105,14 +105,14 @@ impl Timeline {
         });
         let start = order.iter().map(|&i| self.start_ns[i as usize]).min();
         let end = order.iter().map(|&i| self.end_ns(i)).max();
-        let mut layout = Layout {
+        let mut layout = TimelineLayout {
             rows: Vec::new(),
             start_ns: start.unwrap_or_default(),
             end_ns: end.unwrap_or_default(),
             hidden: self.len() - order.len(),
         };
         for lane in order.chunk_by(|&a, &b| self.lane[a as usize] == self.lane[b as usize]) {
-            let mut rows: Vec<(Nanos, Row)> = Vec::new();
+            let mut rows: Vec<(Nanos, TimelineRow)> = Vec::new();
             for &index in lane {
                 let start = self.start_ns[index as usize];
                 let free = rows.iter().position(|(end, _)| *end <= start);
@@ -123,7 +123,7 @@ impl Timeline {
                         row.events.push(index);
                     }
                     None if rows.len() < MAX_ROWS_PER_LANE => {
-                        let row = Row {
+                        let row = TimelineRow {
                             lane: self.lane[index as usize],
                             events: vec![index],
                         };
@@ -149,18 +149,16 @@ impl Timeline {
 
 /// Where each event of a [`Timeline`] is drawn.
 #[derive(Debug)]
-pub(crate) struct Layout {
+pub(crate) struct TimelineLayout {
     /// Rows from the top; those of a lane are neighbours.
-    pub(crate) rows: Vec<Row>,
-    /// The first start.
+    pub(crate) rows: Vec<TimelineRow>,
     pub(crate) start_ns: Nanos,
-    /// The last end.
     pub(crate) end_ns: Nanos,
     /// Events with no place: no such lane, or too many at one time.
     pub(crate) hidden: usize,
 }
 
-impl Layout {
+impl TimelineLayout {
     /// From the first start to the last end, saturating.
     pub(crate) fn span(&self) -> Nanos {
         Nanos(self.end_ns.0.saturating_sub(self.start_ns.0))
@@ -169,10 +167,8 @@ impl Layout {
 
 /// Events of one lane that do not overlap, by start.
 #[derive(Debug)]
-pub(crate) struct Row {
-    /// The lane.
+pub(crate) struct TimelineRow {
     pub(crate) lane: u32,
-    /// Positions of the events.
     pub(crate) events: Vec<u32>,
 }
 
@@ -183,7 +179,7 @@ mod tests {
     fn timeline(events: &[(u32, i64, i64)]) -> Timeline {
         let mut timeline = Timeline::new(vec!["a".into(), "b".into()], vec!["f".into()], vec![]);
         for &(lane, start, duration) in events {
-            timeline.push(Event {
+            timeline.push(TimelineEvent {
                 lane,
                 start_ns: Nanos(start),
                 duration_ns: Nanos(duration),

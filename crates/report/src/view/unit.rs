@@ -10,27 +10,18 @@ use serde::{Deserialize, Serialize};
 pub enum Unit {
     /// A duration or a point in time, in nanoseconds.
     Nanoseconds,
-    /// Bytes.
     Bytes,
-    /// Bytes per second.
     BytesPerSecond,
-    /// Floating-point operations.
     Flops,
-    /// Floating-point operations per second.
     FlopsPerSecond,
-    /// Operations per byte.
     FlopsPerByte,
-    /// Watts.
     Watts,
-    /// Joules.
     Joules,
     /// Cycles per second.
     Hertz,
-    /// Degrees Celsius.
     Celsius,
     /// A share, 1 being the whole; printed in percent.
     Fraction,
-    /// A bare number.
     Count,
 }
 

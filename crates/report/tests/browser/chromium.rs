@@ -30,11 +30,12 @@ pub(crate) struct Chromium {
 }
 
 /// The browser's path: `LLMPROF_CHROMIUM`, else the first known name on the search path.
-pub(crate) fn find() -> Option<PathBuf> {
+pub(crate) fn find() -> PathBuf {
     if let Some(path) = std::env::var_os("LLMPROF_CHROMIUM") {
-        return Some(path.into());
+        return path.into();
     }
-    let directories: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
+    let search_path = std::env::var_os("PATH").unwrap_or_default();
+    let directories: Vec<PathBuf> = std::env::split_paths(&search_path).collect();
     ["chromium", "chromium-browser", "google-chrome"]
         .iter()
         .flat_map(|name| {
@@ -43,6 +44,7 @@ pub(crate) fn find() -> Option<PathBuf> {
                 .map(move |directory| directory.join(name))
         })
         .find(|path| path.is_file())
+        .expect("chromium is on the search path")
 }
 
 impl Chromium {

@@ -92,6 +92,25 @@ fn collective(k: &mut Kineto, kernel: &str, us: f64) {
     });
 }
 
+/// A pass over new tokens that meets as many keys, by the shapes of its operators.
+fn language_model_pass(k: &mut Kineto, batch: u64, new: u64, keys: u64, us: f64) {
+    k.shaped_op(
+        "aten::embedding",
+        &json!([[32_000, 512], [batch, new]]),
+        |k| {
+            k.kernel("void indexSelectLargeIndex<c10::BFloat16, long>(int)", 5.0);
+        },
+    );
+    for _ in 0..4 {
+        k.op("aten::linear", |k| k.kernel(GEMM, us));
+        let (queries, cache) = ([batch, 8, new, 64], [batch, 8, keys, 64]);
+        let dims = json!([queries, cache, cache]);
+        k.shaped_op("aten::scaled_dot_product_attention", &dims, |k| {
+            k.kernel(FLASH, us);
+        });
+    }
+}
+
 pub(crate) const PROGRAMS: &[Program] = &[
     Program {
         name: "ResNet training with a scheduler of the profiler",
@@ -267,7 +286,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
             "rank 3 of 8",
             "waiting for the other ranks",
         ],
-        never: &["host-bound", "speedup"],
+        never: &["host-bound", " saves "],
         write: |k| {
             k.meta(
                 "distributedInfo",
@@ -576,7 +595,11 @@ pub(crate) const PROGRAMS: &[Program] = &[
     Program {
         name: "inference on the CPU",
         generates_text: false,
-        says: &["no GPU events", "aten::addmm"],
+        says: &[
+            "no GPU events",
+            "aten::addmm",
+            "runs on the CPU, where no op runs for 7",
+        ],
         never: &["host-bound", "GPU idle", "CUDA"],
         write: |k| {
             for _ in 0..20 {
@@ -590,7 +613,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         name: "a recording of launches whose kernels are missing",
         generates_text: false,
         says: &["no GPU events"],
-        never: &["host-bound", "speedup", "GPU idle"],
+        never: &["host-bound", " saves ", "GPU idle"],
         write: |k| {
             k.without_devices();
             for step in 0..4 {
@@ -1000,7 +1023,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         name: "a host that enqueues collectives, its GPU not recorded",
         generates_text: false,
         says: &["no GPU events"],
-        never: &["Collectives of this rank", "communication-bound"],
+        never: &["Communication of this rank", "communication-bound"],
         write: |k| {
             k.without_devices();
             for step in 0..3 {
@@ -1016,7 +1039,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         generates_text: false,
         says: &[
             "communication-bound",
-            "Collectives of this rank",
+            "Communication of this rank",
             "all_reduce 3 calls",
         ],
         never: &["host-bound", "bottleneck unknown"],
@@ -1135,7 +1158,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
             "80 kernels missing: idle time unknown",
             "have no kernel in the trace",
         ],
-        never: &["GPU idle 3", "speedup", "Removing it"],
+        never: &["GPU idle 3", " saves ", "Removing it"],
         write: |k| {
             k.range("execute_context_1(888)_generation_0(0)", |k| {
                 for _ in 0..80 {
@@ -1152,7 +1175,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         name: "every second launch call is not in the trace",
         generates_text: true,
         says: &["GPU idle"],
-        never: &["speedup", "CUDA Graphs"],
+        never: &[" saves ", "CUDA Graphs"],
         write: |k| {
             k.range("execute_context_1(888)_generation_0(0)", |k| {
                 for layer in 0..80 {
@@ -1266,8 +1289,11 @@ pub(crate) const PROGRAMS: &[Program] = &[
     Program {
         name: "inference on one GPU, then training on another",
         generates_text: false,
-        says: &["training step (device 2) 4 ×", "in ranges `score`"],
-        never: &["GPU idle 100", "(device 0)"],
+        says: &[
+            "training step (device 2) 5 ×",
+            "forward without backward (device 0) 5.0",
+        ],
+        never: &["GPU idle 100", "training step (device 0)"],
         write: |k| {
             k.range("score", |k| {
                 convolutions(k, 40, 100.0);
@@ -1327,6 +1353,420 @@ pub(crate) const PROGRAMS: &[Program] = &[
                     optimizer(k, "Adam", 100.0);
                     k.synchronize();
                 });
+            }
+        },
+    },
+    Program {
+        name: "training that copies and evaluates before each step",
+        generates_text: false,
+        says: &["forward 23.3 %, backward 37.2 %, optimizer 4.7 %, other 34.9 %"],
+        never: &[],
+        write: |k| {
+            for step in 0..4 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    k.range("validate", |k| convolutions(k, 8, 100.0));
+                    k.copy_in(1 << 20, 500.0);
+                    training_step(k);
+                });
+            }
+        },
+    },
+    Program {
+        name: "a critic that steps three times for each step of its generator",
+        generates_text: false,
+        says: &["training step 5 ×"],
+        never: &["training step 15 ×"],
+        write: |k| {
+            for _ in 0..5 {
+                for name in ["Adam", "Adam", "Adam", "AdamW"] {
+                    convolutions(k, 8, 100.0);
+                    backward(k, 8, 100.0);
+                    optimizer(k, name, 100.0);
+                }
+                k.synchronize();
+            }
+        },
+    },
+    Program {
+        name: "training of which a few steps wait long for their input",
+        generates_text: false,
+        says: &["(the median of 10; the mean is "],
+        never: &[],
+        write: |k| {
+            for step in 0..10 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    if step % 4 == 3 {
+                        k.range(
+                            "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+                            |k| k.wait(90_000.0),
+                        );
+                    }
+                    training_step(k);
+                });
+            }
+        },
+    },
+    Program {
+        name: "ranges around the work of a GPU that mostly waits between them",
+        generates_text: false,
+        says: &[" in phases, 1", "GPU span"],
+        never: &[],
+        write: |k| {
+            for _ in 0..10 {
+                k.wait(8000.0);
+                k.range("forward", |k| {
+                    convolutions(k, 10, 100.0);
+                    k.synchronize();
+                });
+            }
+        },
+    },
+    Program {
+        name: "one op on the CPU that takes nearly all of the time",
+        generates_text: false,
+        says: &["runs on the CPU; `aten::addmm` takes 95.2 % of its time in ops"],
+        never: &["a bottleneck that this recording does not show"],
+        write: |k| {
+            for _ in 0..20 {
+                k.op("aten::addmm", |k| k.wait(1998.0));
+                k.op("aten::softmax", |k| k.wait(98.0));
+            }
+        },
+    },
+    Program {
+        name: "a training loop whose GPU was not recorded",
+        generates_text: false,
+        says: &[
+            "the GPU was not recorded",
+            "uses a GPU that was not recorded",
+        ],
+        never: &["runs on the CPU"],
+        write: |k| {
+            k.without_launches();
+            k.without_devices();
+            for step in 0..4 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    training_step(k);
+                    k.range("nccl:all_reduce", |k| k.wait(20.0));
+                });
+            }
+        },
+    },
+    Program {
+        name: "two devices, one of which waits for the other in each exchange",
+        generates_text: false,
+        says: &["whole trace (device 0): exposed communication takes 69"],
+        never: &["both devices"],
+        write: |k| {
+            for _ in 0..8 {
+                k.on_device(0);
+                k.kernel(GEMM, 1000.0);
+                k.kernel(ALL_REDUCE, 2310.0);
+                k.on_device(1);
+                k.kernel(GEMM, 3000.0);
+                k.kernel(ALL_REDUCE, 300.0);
+                k.synchronize();
+            }
+        },
+    },
+    Program {
+        name: "a first copy that waits for work that was not recorded",
+        generates_text: false,
+        says: &["Top kernels"],
+        never: &["on the host before the first GPU event"],
+        write: |k| {
+            let launched = k.now();
+            k.op("aten::copy_", |k| k.call("cudaMemcpyAsync", 5.0));
+            k.event(json!({"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pinned -> Device)", "pid": 0, "tid": 7, "ts": launched + 100_000.0, "dur": 10.0, "args": {"device": 0, "stream": 7, "correlation": 1, "bytes": 1024}}));
+            k.wait(100_000.0);
+            convolutions(k, 8, 100.0);
+            k.synchronize();
+        },
+    },
+    Program {
+        name: "times that were rounded to microseconds",
+        generates_text: false,
+        says: &["batch 6 ×"],
+        never: &["batch 5 ×", "batch 4 ×"],
+        write: |k| {
+            for _ in 0..6 {
+                k.range("batch", |k| {
+                    k.wait(0.4);
+                    convolutions(k, 7, 80.3);
+                    k.synchronize();
+                    k.wait(0.3);
+                });
+            }
+            k.round_times();
+        },
+    },
+    Program {
+        name: "rollouts inside of training steps that nothing marks",
+        generates_text: false,
+        says: &[
+            "training step 3 ×",
+            "forward 9.4 %, backward 4.7 %, optimizer 1.2 %, other 84.8 %",
+        ],
+        never: &[],
+        write: |k| {
+            for _ in 0..3 {
+                for token in 0..9 {
+                    let new = if token == 0 { 16 } else { 1 };
+                    language_model_pass(k, 4, new, 16 + token, 60.0);
+                }
+                language_model_pass(k, 4, 24, 24, 60.0);
+                backward(k, 2, 60.0);
+                optimizer(k, "AdamW", 60.0);
+                k.synchronize();
+            }
+        },
+    },
+    Program {
+        name: "an encoder of text by shapes, batch after batch",
+        generates_text: false,
+        says: &["Top kernels"],
+        never: &["LLM", "Autoregressive"],
+        write: |k| {
+            for _ in 0..12 {
+                language_model_pass(k, 16, 128, 128, 60.0);
+                k.synchronize();
+                k.wait(60.0);
+            }
+        },
+    },
+    Program {
+        name: "host code around one kernel and one copy",
+        generates_text: false,
+        says: &["postprocess"],
+        never: &["CUDA Graphs", "torch.compile"],
+        write: |k| {
+            for _ in 0..20 {
+                k.range("postprocess", |k| {
+                    k.kernel("void nms_kernel_impl<float>(int, double)", 30.0);
+                    k.copy_out(1 << 20, 60.0);
+                    k.synchronize();
+                    k.wait(900.0);
+                });
+            }
+        },
+    },
+    Program {
+        name: "training and an inference without marks, two processes on one GPU",
+        generates_text: false,
+        says: &[
+            "2 processes share a GPU. Training: backward ops",
+            "so that no step is one of all of them",
+        ],
+        never: &["training step", "Try: ", "forward 3"],
+        write: |k| {
+            (0..5).for_each(|_| training_step(k));
+            k.enter_process(200, 0);
+            for _ in 0..20 {
+                transformer(k, 2, 50.0);
+                k.synchronize();
+            }
+        },
+    },
+    Program {
+        name: "evaluations between the steps of a training, and after the last",
+        generates_text: false,
+        says: &[
+            "training step 6 ×",
+            "forward without backward 3 ×",
+            "forward 35.7 %",
+        ],
+        never: &["outside the phases"],
+        write: |k| {
+            for step in 0..6 {
+                training_step(k);
+                if step % 2 == 1 {
+                    for _ in 0..4 {
+                        convolutions(k, 8, 100.0);
+                        k.synchronize();
+                    }
+                }
+            }
+        },
+    },
+    Program {
+        name: "rollouts before several steps each",
+        generates_text: false,
+        says: &["rollout 3 ×", "ppo_update 3 ×"],
+        never: &["training step"],
+        write: |k| {
+            for _ in 0..3 {
+                k.range("rollout", |k| {
+                    for _ in 0..50 {
+                        k.op("aten::addmm", |k| k.kernel(GEMM, 10.0));
+                        k.synchronize();
+                        k.wait(300.0);
+                    }
+                });
+                k.range("ppo_update", |k| {
+                    for _ in 0..4 {
+                        k.op("aten::addmm", |k| k.kernel(GEMM, 10.0));
+                        backward(k, 1, 10.0);
+                        optimizer(k, "Adam", 10.0);
+                    }
+                });
+            }
+        },
+    },
+    Program {
+        name: "torch.compile compiles on the CPU",
+        generates_text: false,
+        says: &["torch.compile compiles 2", "compiled call 6 ×"],
+        never: &["dynamo_data"],
+        write: |k| {
+            k.without_devices();
+            k.op("dynamo", |k| {
+                k.range("dynamo_data: compile_id=0/0", |k| k.wait(70.0));
+                k.op("bytecode_tracing", |k| k.wait(200_000.0));
+                k.range("gc_data: compile_id=0/0", |k| k.wait(70.0));
+            });
+            for _ in 0..6 {
+                k.op("Torch-Compiled Region: 0/0", |k| {
+                    k.op("mkldnn::_linear_pointwise", |k| k.wait(3000.0));
+                });
+            }
+        },
+    },
+    Program {
+        name: "two GPUs, one almost idle",
+        generates_text: false,
+        says: &["GPU 1 of 2 busy 5 µs"],
+        never: &[],
+        write: |k| {
+            let touch = |k: &mut Kineto| {
+                k.on_device(1);
+                k.op("aten::add", |k| k.kernel(ADD, 2.5));
+                k.on_device(0);
+            };
+            touch(k);
+            for step in 0..10 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    convolutions(k, 20, 100.0);
+                    k.synchronize();
+                });
+            }
+            touch(k);
+        },
+    },
+    Program {
+        name: "k-means on the CPU: sums by index are arithmetic",
+        generates_text: false,
+        says: &["Compute ops | Idle"],
+        never: &["Overhead ops |", "sampling"],
+        write: |k| {
+            k.without_devices();
+            for _ in 0..10 {
+                k.op("aten::argmin", |k| k.wait(2000.0));
+                k.op("aten::scatter_add_", |k| k.wait(8000.0));
+                k.op("aten::bincount", |k| k.wait(400.0));
+                k.op("aten::index_add_", |k| k.wait(400.0));
+                k.wait(500.0);
+            }
+        },
+    },
+    Program {
+        name: "a CPU training that waits for its DataLoader",
+        generates_text: false,
+        says: &["runs on the CPU and waits for its input data for 29.4 %"],
+        never: &["lists its ops by time"],
+        write: |k| {
+            k.without_devices();
+            for _ in 0..6 {
+                let batch = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
+                k.range(batch, |k| k.wait(4000.0));
+                k.op("aten::addmm", |k| k.wait(4000.0));
+                k.on_thread(BACKWARD, |k| {
+                    k.op("autograd::engine::evaluate_function: AddmmBackward0", |k| {
+                        k.wait(3000.0);
+                    });
+                });
+                k.range("Optimizer.step#SGD.step", |k| {
+                    k.op("aten::_foreach_add_", |k| k.wait(1000.0));
+                });
+            }
+        },
+    },
+    Program {
+        name: "a GPU training that waits for its DataLoader",
+        generates_text: false,
+        says: &[
+            "waits for its input data.",
+            "What would help\n\n- training step: GPU idle",
+        ],
+        never: &["Nothing was found whose gain"],
+        write: |k| {
+            for _ in 0..6 {
+                let batch = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
+                k.range(batch, |k| k.wait(20_000.0));
+                training_step(k);
+            }
+        },
+    },
+    Program {
+        name: "ranks of a CPU training that wait for each other",
+        generates_text: false,
+        says: &["waits for data from other processes"],
+        never: &["other devices"],
+        write: |k| {
+            k.without_devices();
+            for step in 0..5 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    k.op("aten::addmm", |k| k.wait(3000.0));
+                    k.range("gloo:all_reduce", |k| k.wait(20_000.0));
+                });
+            }
+        },
+    },
+    Program {
+        name: "steps on the CPU, one of them long",
+        generates_text: false,
+        says: &["the longest takes 7.0× as long as the shortest"],
+        never: &[],
+        write: |k| {
+            k.without_devices();
+            for step in 0..6 {
+                k.range(&format!("ProfilerStep#{step}"), |k| {
+                    let us = if step == 3 { 69_998.0 } else { 9_998.0 };
+                    k.op("aten::addmm", |k| k.wait(us - 2.0));
+                });
+            }
+        },
+    },
+    Program {
+        name: "LoRA among GEMMs, and two kernels of one label",
+        generates_text: false,
+        says: &[
+            "LoRA kernels among them 40.0 %",
+            "`regular_fft<512> EPT 8 (…padding_t)0, (twiddle_t)0>())`",
+        ],
+        never: &[],
+        write: |k| {
+            for _ in 0..20 {
+                k.op("aten::linear", |k| k.kernel(GEMM, 40.0));
+                k.kernel("_lora_shrink_kernel", 20.0);
+                k.kernel("_lora_expand_kernel", 20.0);
+                for end in ["", ", (twiddle_t)0"] {
+                    let name = "void regular_fft<512u, EPT<8u>, 64u, 16u, (padding_t)0";
+                    k.kernel(&format!("{name}{end}>()"), 10.0);
+                }
+                k.synchronize();
+            }
+        },
+    },
+    Program {
+        name: "GEMMs alone, on two streams at once",
+        generates_text: false,
+        says: &["mostly gemm (100.0 % of GPU time): no range divides the trace"],
+        never: &["bottleneck unknown: no range"],
+        write: |k| {
+            for number in 0..60 {
+                let us = 100.0 + f64::from(number * number % 37);
+                k.op("aten::mm", |k| k.kernel(GEMM, us));
+                k.on_stream(9, |k| k.op("aten::mm", |k| k.kernel(GEMM, us)));
             }
         },
     },

@@ -217,6 +217,23 @@ impl Kineto {
         }
     }
 
+    /// An operator with the shapes of its inputs.
+    pub(crate) fn shaped_op(&mut self, name: &str, dims: &Value, body: impl FnOnce(&mut Self)) {
+        let args = json!({"Input Dims": dims, "Input type": ["c10::BFloat16", "long int"]});
+        self.inside("cpu_op", name, &args, body);
+    }
+
+    /// The same events with starts and durations rounded to whole µs, each for itself, as older profilers wrote them.
+    pub(crate) fn round_times(&mut self) {
+        for event in &mut self.events {
+            for key in ["ts", "dur"] {
+                if let Some(time) = event[key].as_f64() {
+                    event[key] = json!(time.round() as i64);
+                }
+            }
+        }
+    }
+
     /// An event as it stands.
     pub(crate) fn event(&mut self, event: Value) {
         self.events.push(event);

@@ -8,21 +8,20 @@ use llmprof_traffic::slo::{Metric, Slo};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::traffic::Traffic;
+use super::traffic::PlanTraffic;
 use crate::{memory::SequenceMemory, settings::Settings, shift::Shift};
 
 /// Why an engine does not serve a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[schemars(rename = "PlanReason")]
-pub enum Reason {
+pub enum PlanReason {
     /// Weights and activations leave no KV cache.
     Memory,
     /// The KV cache is too small: for the longest request, or so that sequences are preempted.
     Kv,
     Ttft,
     Tpot,
-    /// End-to-end latency.
+    /// The time from arrival to the last token exceeds its objective.
     E2e,
     /// It needs more GPUs than allowed.
     Gpus,
@@ -30,8 +29,8 @@ pub enum Reason {
     NotPredicted,
 }
 
-impl Reason {
-    /// As it is serialized.
+impl PlanReason {
+    /// Key under which the reason is serialized.
     pub fn key(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -51,7 +50,7 @@ pub(super) const ENGINE_LIMITS: [[u64; 2]; 4] = [[8192, 256], [2048, 256], [2048
 
 /// An engine that is not ruled out.
 #[derive(Clone, Debug)]
-pub(super) struct Choice {
+pub(super) struct EngineChoice {
     pub(super) device: usize,
     pub(super) layout: usize,
     pub(super) parallel: Parallel,
@@ -61,11 +60,11 @@ pub(super) struct Choice {
 }
 
 /// What bounds are made for.
-pub(super) struct Asked<'a> {
+pub(super) struct BoundsQuestion<'a> {
     pub(super) profile: &'a EfficiencyProfile,
     pub(super) shift: Shift,
     pub(super) base: &'a Workload,
-    pub(super) traffic: &'a Traffic,
+    pub(super) traffic: &'a PlanTraffic,
     pub(super) slos: &'a [Slo],
     pub(super) gpu_memory_utilization: f64,
     pub(super) block_size: u64,
@@ -75,7 +74,7 @@ pub(super) struct Asked<'a> {
 /// Batches whose throughput is bounded.
 const BATCHES: [u64; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 
-impl Asked<'_> {
+impl BoundsQuestion<'_> {
     /// The workload of an engine in some formats.
     pub(super) fn engine_workload(&self, parallel: Parallel, precision: Precision) -> Workload {
         Workload {
@@ -91,7 +90,7 @@ impl Asked<'_> {
         (spread, device): (&ParallelModel, &Device),
         workload: &Workload,
         [max_num_batched_tokens, max_num_seqs]: [u64; 2],
-    ) -> Result<Settings, Reason> {
+    ) -> Result<Settings, PlanReason> {
         let limits = EngineLimits {
             gpu_memory_utilization: self.gpu_memory_utilization,
             max_num_batched_tokens,
@@ -100,7 +99,7 @@ impl Asked<'_> {
         let settings = engine_settings((spread, device), workload, &limits, self.block_size)?;
         let [prompt, output] = self.traffic.longest_lengths();
         if !settings.can_serve(prompt, output) {
-            return Err(Reason::Kv);
+            return Err(PlanReason::Kv);
         }
         Ok(settings)
     }
@@ -111,15 +110,15 @@ impl Asked<'_> {
         (spread, device): (&ParallelModel, &Device),
         workload: &Workload,
         limits: [u64; 2],
-    ) -> Result<u64, Reason> {
+    ) -> Result<u64, PlanReason> {
         let settings = self.engine_settings((spread, device), workload, limits)?;
         let predictor = spread.rank_predictor(device, self.profile);
         let capacity = self
             .request_capacity((spread, &predictor), workload, &settings)
-            .map_err(|_| Reason::NotPredicted)??;
+            .map_err(|_| PlanReason::NotPredicted)??;
         let replicas = (self.traffic.mean_rate() / capacity).ceil().max(1.0);
         if replicas * workload.parallel.rank_count() as f64 > self.max_gpus as f64 {
-            return Err(Reason::Gpus);
+            return Err(PlanReason::Gpus);
         }
         Ok(replicas as u64)
     }
@@ -139,7 +138,7 @@ impl Asked<'_> {
         (spread, predictor): (&ParallelModel, &Predictor<'_>),
         workload: &Workload,
         settings: &Settings,
-    ) -> Result<Result<f64, Reason>, PredictError> {
+    ) -> Result<Result<f64, PlanReason>, PredictError> {
         let seconds = |factor: f64, alike: Sequences| -> Result<f64, PredictError> {
             let step = Step::of_sequences([alike]);
             let time = spread.predict_step(predictor, workload, &step)?.time_ns;
@@ -165,7 +164,7 @@ impl Asked<'_> {
         let shortest_s = decode(1, self.traffic.prompt_at(0.0))?;
         let mut of_tpot = self.slos.iter().filter(|slo| slo.metric == Metric::Tpot);
         if of_tpot.any(|slo| shortest_s > slo.limit_ms / 1e3) {
-            return Ok(Err(Reason::Tpot));
+            return Ok(Err(PlanReason::Tpot));
         }
         // What the prefix cache has is not computed.
         let is_computed = !self.traffic.shares_content();
@@ -173,7 +172,7 @@ impl Asked<'_> {
             let prompt = self.traffic.prompt_at(share_below(&slo.statistic));
             let prompt = prompt.min(settings.max_num_batched_tokens);
             if is_computed && prefill(1, prompt)? > slo.limit_ms / 1e3 {
-                return Ok(Err(Reason::Ttft));
+                return Ok(Err(PlanReason::Ttft));
             }
         }
         let [prompt, output] = self.traffic.mean_lengths();
@@ -217,12 +216,14 @@ pub(super) fn engine_settings(
     workload: &Workload,
     limits: &EngineLimits,
     block_size: u64,
-) -> Result<Settings, Reason> {
+) -> Result<Settings, PlanReason> {
     let memory = SequenceMemory::of_model(spread, device, workload, limits)
-        .map_err(|_| Reason::NotPredicted)?;
-    let kv_blocks = memory.kv_blocks(block_size).ok_or(Reason::NotPredicted)?;
+        .map_err(|_| PlanReason::NotPredicted)?;
+    let kv_blocks = memory
+        .kv_blocks(block_size)
+        .ok_or(PlanReason::NotPredicted)?;
     if kv_blocks == 0 {
-        return Err(Reason::Memory);
+        return Err(PlanReason::Memory);
     }
     let settings = Settings {
         max_num_batched_tokens: limits.max_num_batched_tokens,
@@ -232,7 +233,9 @@ pub(super) fn engine_settings(
         sequence_blocks: memory.sequence_blocks(block_size),
         ..Settings::default()
     };
-    settings.check_values().map_err(|_| Reason::NotPredicted)?;
+    settings
+        .check_values()
+        .map_err(|_| PlanReason::NotPredicted)?;
     Ok(settings)
 }
 

@@ -10,11 +10,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    bounds::{Asked, Choice, ENGINE_LIMITS, Reason},
-    layout::{Formats, list_precisions},
+    bounds::{BoundsQuestion, ENGINE_LIMITS, EngineChoice, PlanReason},
+    layout::{TriedFormats, list_precisions},
     split::{Fleet, Split, can_send},
     steady::{Requests, Steady, measured_summary, settle_percentiles},
-    traffic::Traffic,
+    traffic::PlanTraffic,
 };
 use crate::{
     disaggregated, engine::simulate_load, predicted::Predicted, settings::Settings, shift::Shift,
@@ -30,16 +30,16 @@ const UNSETTLED_SHARE: f64 = 0.8;
 /// A KV cache this full limits an engine.
 const KV_FULL_SHARE: f64 = 0.98;
 
-pub struct Question<'a> {
+pub struct PlanQuestion<'a> {
     pub model: &'a Model,
     pub devices: &'a [Device],
     pub profile: &'a EfficiencyProfile,
     /// Of predicted step times, by benches of a server.
     pub shift: Shift,
-    /// Formats and routing.
+    /// Formats and expert routing that candidates start from.
     pub base: Workload,
-    pub formats: Formats,
-    pub traffic: &'a Traffic,
+    pub formats: TriedFormats,
+    pub traffic: &'a PlanTraffic,
     pub slos: &'a [Slo],
     pub max_gpus: u64,
     /// Of an hour of one device, by its name; GPUs are compared by number without any.
@@ -55,35 +55,34 @@ pub struct Question<'a> {
 
 /// Engines of one kind, simulated.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "PlanCandidate")]
-pub struct Candidate {
-    /// Name of the device.
+pub struct PlanCandidate {
+    /// Name of the device as in its device file.
     pub device: String,
     /// Ranks that share the model, by kind of parallelism.
     pub parallel: Parallel,
-    /// Storage of the weights.
+    /// Storage format of the weights, such as `bf16` or `fp8`.
     pub weights: String,
     /// Number format of the KV cache.
     pub kv_dtype: String,
     /// Whether one of these formats is narrower than the model's own.
     pub is_narrowed: bool,
-    /// Settings of the engine.
+    /// Limits and KV blocks that the engine was simulated with.
     pub settings: Settings,
     /// Engines of one kind, or of both where prefill and decode are apart.
     pub replicas: u64,
     /// Prefill and decode on engines of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<Split>,
-    /// GPUs of all replicas.
+    /// GPUs of all replicas together.
     pub gpus: u64,
-    /// By the user's prices.
+    /// Cost of all GPUs for an hour, by the prices given; absent where none are.
     pub cost_per_hour: Option<f64>,
     /// GPU hours for a million output tokens.
     pub gpu_hours_per_million_output_tokens: f64,
     /// Whether every objective is met.
     pub is_met: bool,
     /// What is nearest to its limit, or beyond it.
-    pub limited_by: Option<Reason>,
+    pub limited_by: Option<PlanReason>,
     /// The largest share of an objective's limit.
     pub limit_share: Option<f64>,
     /// What the simulation shows after its start.
@@ -92,14 +91,14 @@ pub struct Candidate {
 
 /// Engines that a question allows.
 pub(super) struct Engines<'a> {
-    pub(super) question: &'a Question<'a>,
-    /// By device.
+    pub(super) question: &'a PlanQuestion<'a>,
+    /// Layouts of the model by device, each with its divided model.
     pub(super) layouts: Vec<Vec<(Parallel, ParallelModel)>>,
 }
 
 impl Engines<'_> {
-    pub(super) fn as_asked(&self) -> Asked<'_> {
-        let Question {
+    pub(super) fn as_asked(&self) -> BoundsQuestion<'_> {
+        let PlanQuestion {
             profile,
             shift,
             base,
@@ -110,7 +109,7 @@ impl Engines<'_> {
             max_gpus,
             ..
         } = self.question;
-        Asked {
+        BoundsQuestion {
             profile,
             shift: *shift,
             base,
@@ -123,7 +122,7 @@ impl Engines<'_> {
     }
 
     /// Engines that bounds leave, reasons of those that they rule out, and how many there are in all.
-    pub(super) fn list_choices(&self) -> (Vec<Choice>, BTreeMap<Reason, usize>, usize) {
+    pub(super) fn list_choices(&self) -> (Vec<EngineChoice>, BTreeMap<PlanReason, usize>, usize) {
         let question = self.question;
         let asked = self.as_asked();
         let (mut choices, mut failed, mut considered) = (Vec::new(), BTreeMap::new(), 0);
@@ -135,7 +134,7 @@ impl Engines<'_> {
                     let workload = asked.engine_workload(*parallel, precision);
                     // Of all limits the one that allows most decides what is impossible.
                     match asked.fewest_replicas((spread, device), &workload, ENGINE_LIMITS[0]) {
-                        Ok(replicas) => choices.push(Choice {
+                        Ok(replicas) => choices.push(EngineChoice {
                             device: index,
                             layout,
                             parallel: *parallel,
@@ -157,8 +156,11 @@ impl Engines<'_> {
     }
 
     /// The cheapest setting of an engine that meets the objectives, else the one that comes nearest.
-    pub(super) fn best_of(&self, choice: &Choice) -> Result<Option<Candidate>, PredictError> {
-        let mut nearest: Option<Candidate> = None;
+    pub(super) fn best_of(
+        &self,
+        choice: &EngineChoice,
+    ) -> Result<Option<PlanCandidate>, PredictError> {
+        let mut nearest: Option<PlanCandidate> = None;
         let mut replicas = choice.replicas;
         for _ in 0..REPLICA_TRIES {
             for limits in ENGINE_LIMITS {
@@ -170,7 +172,7 @@ impl Engines<'_> {
                 if candidate.is_met {
                     return Ok(Some(candidate));
                 }
-                let share = |one: &Candidate| one.limit_share.unwrap_or(f64::INFINITY);
+                let share = |one: &PlanCandidate| one.limit_share.unwrap_or(f64::INFINITY);
                 if nearest
                     .as_ref()
                     .is_none_or(|known| share(&candidate) < share(known))
@@ -189,10 +191,10 @@ impl Engines<'_> {
     /// Replicas of an engine with some limits, simulated; `None` where they do not fit.
     fn simulate_candidate(
         &self,
-        choice: &Choice,
+        choice: &EngineChoice,
         limits: [u64; 2],
         fleet: Fleet,
-    ) -> Result<Option<Candidate>, PredictError> {
+    ) -> Result<Option<PlanCandidate>, PredictError> {
         let asked = self.as_asked();
         let question = self.question;
         let device = &question.devices[choice.device];
@@ -211,7 +213,7 @@ impl Engines<'_> {
         let [_, output] = question.traffic.mean_lengths();
         let formats = question.model.number_formats(&choice.precision);
         let tokens_per_hour = question.traffic.mean_rate() * output * 3600.0;
-        Ok(Some(Candidate {
+        Ok(Some(PlanCandidate {
             device: device.name.clone(),
             parallel: choice.parallel,
             weights: formats.weights.to_string(),
@@ -282,8 +284,11 @@ impl Engines<'_> {
 
     /// The fewest engines of each kind that meet the objectives together, else those that come nearest; `None` where prefill and decode
     /// cannot be apart.
-    pub(super) fn best_split(&self, choice: &Choice) -> Result<Option<Candidate>, PredictError> {
-        let mut nearest: Option<Candidate> = None;
+    pub(super) fn best_split(
+        &self,
+        choice: &EngineChoice,
+    ) -> Result<Option<PlanCandidate>, PredictError> {
+        let mut nearest: Option<PlanCandidate> = None;
         let asked = self.as_asked();
         let device = &self.question.devices[choice.device];
         let (_, spread) = &self.layouts[choice.device][choice.layout];
@@ -303,14 +308,14 @@ impl Engines<'_> {
             }
             // More of the kind that misses its objective.
             match candidate.limited_by {
-                Some(Reason::Ttft) => split.prefill += (split.prefill / 4).max(1),
-                Some(Reason::Tpot) => split.decode += (split.decode / 4).max(1),
+                Some(PlanReason::Ttft) => split.prefill += (split.prefill / 4).max(1),
+                Some(PlanReason::Tpot) => split.decode += (split.decode / 4).max(1),
                 _ => {
                     split.prefill += 1;
                     split.decode += 1;
                 }
             }
-            let share = |one: &Candidate| one.limit_share.unwrap_or(f64::INFINITY);
+            let share = |one: &PlanCandidate| one.limit_share.unwrap_or(f64::INFINITY);
             if nearest
                 .as_ref()
                 .is_none_or(|known| share(&candidate) < share(known))
@@ -332,12 +337,12 @@ fn limit_share(slos: &[Slo], summary: &SimulatedLoad) -> Option<f64> {
 }
 
 /// What keeps an engine from more: a KV cache that is full, or the objective nearest to its limit.
-fn limited_by(slos: &[Slo], summary: &SimulatedLoad) -> Option<Reason> {
+fn limited_by(slos: &[Slo], summary: &SimulatedLoad) -> Option<PlanReason> {
     if summary.preemptions > 0
         || summary.kv_usage.max >= KV_FULL_SHARE
         || summary.figures.failed > 0
     {
-        return Some(Reason::Kv);
+        return Some(PlanReason::Kv);
     }
     let share = |slo: &&Slo| {
         slo.value_of(summary)
@@ -345,8 +350,8 @@ fn limited_by(slos: &[Slo], summary: &SimulatedLoad) -> Option<Reason> {
     };
     let nearest = slos.iter().max_by(|a, b| share(a).total_cmp(&share(b)))?;
     Some(match nearest.metric {
-        Metric::Ttft => Reason::Ttft,
-        Metric::Tpot | Metric::Itl => Reason::Tpot,
-        Metric::E2e => Reason::E2e,
+        Metric::Ttft => PlanReason::Ttft,
+        Metric::Tpot | Metric::Itl => PlanReason::Tpot,
+        Metric::E2e => PlanReason::E2e,
     })
 }

@@ -15,8 +15,7 @@ const PIPELINE_STAGES: [u64; 3] = [1, 2, 4];
 
 /// Formats that are tried in addition to those of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Formats {
-    /// Weights in 8-bit floats.
+pub struct TriedFormats {
     pub fp8_weights: bool,
     /// A KV cache in 8-bit floats.
     pub fp8_kv: bool,
@@ -62,7 +61,7 @@ pub(super) fn list_precisions(
     model: &Model,
     device: &Device,
     base: &Workload,
-    formats: Formats,
+    formats: TriedFormats,
 ) -> Vec<Precision> {
     let base_precision = base.precision;
     let stored = model.number_formats(&base_precision);

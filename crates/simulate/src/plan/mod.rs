@@ -18,20 +18,20 @@ use std::collections::BTreeMap;
 use llmprof_predict::PredictError;
 use llmprof_traffic::{
     slo::all_met,
-    sweep::{Bounds, search_rate},
+    sweep::{RateBounds, search_rate},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use bounds::Reason;
-pub use engines::{Candidate, Question};
-pub use layout::Formats;
+pub use bounds::PlanReason;
+pub use engines::{PlanCandidate, PlanQuestion};
+pub use layout::TriedFormats;
 pub use prices::read_prices;
 pub use split::Split;
 pub use steady::{Requests, Steady};
-pub use traffic::{Source, Traffic, TrafficError};
+pub use traffic::{PlanTraffic, RequestSource, TrafficError};
 
-use self::{bounds::Choice, engines::Engines, layout::list_layouts, split::Fleet};
+use self::{bounds::EngineChoice, engines::Engines, layout::list_layouts, split::Fleet};
 
 /// Engines that cost more than this times the best by their bound are not simulated once there is a choice.
 const SIMULATED_COST_FACTOR_MAX: f64 = 2.0;
@@ -41,25 +41,24 @@ const HIGHEST_RATE_FACTOR: f64 = 16.0;
 const RATE_PRECISION: f64 = 0.05;
 const RATE_TRIES: usize = 9;
 
-/// The answer.
+/// Candidates for a load, and how many engines were looked at to find them.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[schemars(rename = "PlanAnswer")]
-pub struct Plan {
+pub struct PlanAnswer {
     /// Those that meet the objectives first, the cheapest of them first; then the others.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<PlanCandidate>,
     /// Engines that were considered: device, layout and formats.
     pub considered: usize,
-    /// Engines that were simulated.
+    /// Engines whose schedule was simulated.
     pub simulated: usize,
     /// Engines that do not serve the load within the objectives, by reason.
-    pub failed: BTreeMap<Reason, usize>,
+    pub failed: BTreeMap<PlanReason, usize>,
     /// Engines that were not simulated, since others are cheaper by the bounds.
     pub not_simulated: usize,
     /// The highest rate that the first candidate serves within the objectives; absent where it meets none, or its load is a trace's.
     pub highest_rate: Option<HighestRate>,
 }
 
-/// Requests a second.
+/// Highest rate that meets the objectives, and the rate above it that does not.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HighestRate {
     /// Highest rate that met every objective, requests per second.
@@ -70,9 +69,9 @@ pub struct HighestRate {
 
 /// Finds the cheapest engines for a load. `observe` hears how many engines of how many are done.
 pub fn plan_engines(
-    question: &Question<'_>,
+    question: &PlanQuestion<'_>,
     observe: &mut dyn FnMut(usize, usize),
-) -> Result<Plan, PredictError> {
+) -> Result<PlanAnswer, PredictError> {
     let engines = Engines {
         question,
         layouts: question
@@ -82,18 +81,18 @@ pub fn plan_engines(
             .collect(),
     };
     let (mut choices, mut failed, considered) = engines.list_choices();
-    let cost = |choice: &Choice| {
+    let cost = |choice: &EngineChoice| {
         let gpus = choice.replicas * choice.parallel.rank_count();
         engines.fleet_cost(choice.device, gpus)
     };
     // Of equal cost, fewer stages and ranks first: a request passes all stages in turn, and ranks communicate.
     choices.sort_by(|a, b| {
-        let spread = |one: &Choice| (one.parallel.pipeline, one.parallel.rank_count());
+        let spread = |one: &EngineChoice| (one.parallel.pipeline, one.parallel.rank_count());
         let by_cost = cost(a).total_cmp(&cost(b));
         by_cost.then(spread(a).cmp(&spread(b)))
     });
     let total = choices.len().min(question.engines_max);
-    let mut candidates: Vec<(&Choice, Candidate)> = Vec::new();
+    let mut candidates: Vec<(&EngineChoice, PlanCandidate)> = Vec::new();
     let mut not_simulated = choices.len() - total;
     let mut cheapest = f64::INFINITY;
     for (done, choice) in choices.iter().take(total).enumerate() {
@@ -113,7 +112,7 @@ pub fn plan_engines(
             candidates.push((choice, apart));
         }
         let Some(candidate) = engines.best_of(choice)? else {
-            *failed.entry(Reason::Memory).or_default() += 1;
+            *failed.entry(PlanReason::Memory).or_default() += 1;
             continue;
         };
         if candidate.is_met {
@@ -132,7 +131,7 @@ pub fn plan_engines(
         Some((choice, best)) if best.is_met => engines.highest_rate(choice, best)?,
         _ => None,
     };
-    Ok(Plan {
+    Ok(PlanAnswer {
         candidates: candidates.into_iter().map(|(_, one)| one).collect(),
         considered,
         simulated,
@@ -146,8 +145,8 @@ impl Engines<'_> {
     /// The highest rate that replicas of the best engine serve.
     fn highest_rate(
         &self,
-        choice: &Choice,
-        best: &Candidate,
+        choice: &EngineChoice,
+        best: &PlanCandidate,
     ) -> Result<Option<HighestRate>, PredictError> {
         let question = self.question;
         let device = &question.devices[choice.device];
@@ -156,7 +155,7 @@ impl Engines<'_> {
             .as_asked()
             .engine_workload(choice.parallel, choice.precision);
         let mut failure = None;
-        let bounds = Bounds {
+        let bounds = RateBounds {
             least: 1.0,
             most: HIGHEST_RATE_FACTOR,
             precision: RATE_PRECISION,
@@ -190,9 +189,9 @@ impl Engines<'_> {
 }
 
 /// Those that meet the objectives first, by cost; the others by how far they miss them.
-fn compare_candidates(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
-    let cost = |one: &Candidate| one.cost_per_hour.unwrap_or(one.gpus as f64);
-    let share = |one: &Candidate| one.limit_share.unwrap_or(0.0);
+fn compare_candidates(a: &PlanCandidate, b: &PlanCandidate) -> std::cmp::Ordering {
+    let cost = |one: &PlanCandidate| one.cost_per_hour.unwrap_or(one.gpus as f64);
+    let share = |one: &PlanCandidate| one.limit_share.unwrap_or(0.0);
     let by_share = share(a).total_cmp(&share(b));
     if a.is_met && b.is_met {
         cost(a).total_cmp(&cost(b)).then(by_share)

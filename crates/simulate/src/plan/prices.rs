@@ -16,7 +16,13 @@ pub fn read_prices(text: &str) -> Result<BTreeMap<String, f64>, String> {
         if !(price > 0.0 && price.is_finite()) {
             return Err(format!("line {}: a price is a positive number", index + 1));
         }
-        prices.insert(name.trim().to_owned(), price);
+        if prices.insert(name.trim().to_owned(), price).is_some() {
+            return Err(format!(
+                "line {}: a second price of {}",
+                index + 1,
+                name.trim()
+            ));
+        }
     }
     Ok(prices)
 }
@@ -35,6 +41,7 @@ mod tests {
             "h100_sxm: much",
             "h100_sxm: -1",
             "h100_sxm: inf",
+            "h100_sxm: 1\nh100_sxm: 2",
         ] {
             assert!(read_prices(wrong).is_err(), "{wrong}");
         }

@@ -9,18 +9,18 @@ use super::bounds::{ENGINE_LIMITS, engine_settings};
 use crate::{
     engine::simulate_load,
     predicted::Predicted,
-    request::{Load, Request},
+    request::{RequestLoad, SimulatedRequest},
     shift::{Bench, Medians, Shift, ShiftError, ShiftFit, fit_shift},
     simulated_load::SimulatedLoad,
 };
 
-/// What served benches.
+/// The server that ran the benches.
 #[derive(Clone, Copy)]
-pub struct Server<'a> {
+pub struct BenchedServer<'a> {
     pub model: &'a Model,
     pub device: &'a Device,
     pub profile: &'a EfficiencyProfile,
-    /// Layout and formats.
+    /// Layout over devices, formats and routing.
     pub workload: Workload,
     pub gpu_memory_utilization: f64,
     pub block_size: u64,
@@ -40,7 +40,7 @@ pub enum ServerError {
     Empty,
 }
 
-impl Server<'_> {
+impl BenchedServer<'_> {
     /// Fits a shift of predicted step times to benches of this server.
     pub fn shift_by(&self, benches: &[Bench]) -> Result<ShiftFit, ShiftError<ServerError>> {
         let spread = ParallelModel::new(self.model, self.device, self.workload.parallel)
@@ -56,9 +56,10 @@ impl Server<'_> {
             .map_err(|_| ServerError::NoKvCache)?;
         let predictor = spread.rank_predictor(self.device, self.profile);
         let predict = |step: &Step| spread.predict_step(&predictor, &self.workload, step);
-        fit_shift(benches, &|load: &Load, shift: Shift| {
+        fit_shift(benches, &|load: &RequestLoad, shift: Shift| {
             let time = Predicted::new(&predict, Nanos(0))?.with_shift(shift);
-            let served = |request: &Request| settings.can_serve(request.prompt, request.output);
+            let served =
+                |request: &SimulatedRequest| settings.can_serve(request.prompt, request.output);
             if !load.requests.iter().all(served) {
                 return Err(ServerError::TooLong);
             }

@@ -9,18 +9,18 @@ use llmprof_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::bounds::Asked;
+use super::bounds::BoundsQuestion;
 use crate::{disaggregated::Workers, memory::SequenceMemory, settings::Settings};
 
 /// Decode engines are bounded with this batch.
 const DECODE_BATCH: u64 = 64;
 
-/// Engines of each kind.
+/// Numbers of replicas where prefill and decode run on engines of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Split {
-    /// Replicas for prefill.
+    /// Replicas that only compute prompts.
     pub prefill: u64,
-    /// Replicas for decode.
+    /// Replicas that only generate tokens.
     pub decode: u64,
 }
 
@@ -41,7 +41,7 @@ impl Fleet {
     }
 }
 
-impl Asked<'_> {
+impl BoundsQuestion<'_> {
     /// Engines of each kind that have the time for the load.
     pub(super) fn fewest_split(
         &self,

@@ -7,7 +7,7 @@ use llmprof_traffic::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{engine::Outcome, simulated_load::SimulatedLoad};
+use crate::{engine::LoadOutcome, simulated_load::SimulatedLoad};
 
 /// Percentiles of twice as many requests that differ by less are settled.
 pub const SETTLED_SHARE: f64 = 0.05;
@@ -26,7 +26,7 @@ pub struct Requests {
 /// A simulated load, and whether its percentiles are those of a longer one.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Steady {
-    /// What the simulation shows.
+    /// Figures of the last simulation, the one with the most requests.
     pub summary: SimulatedLoad,
     /// Requests of the last simulation, of one engine.
     pub requests: usize,
@@ -46,8 +46,11 @@ pub fn settle_percentiles<E>(
     let mut before: Option<[f64; 2]> = None;
     loop {
         let (summary, simulated) = simulate(count)?;
-        let tails = [Metric::Ttft, Metric::Tpot]
-            .map(|metric| summary.distribution(metric).map_or(0.0, |found| found.p99));
+        let tails = [Metric::Ttft, Metric::Tpot].map(|metric| {
+            summary
+                .distribution(metric)
+                .map_or(0.0, |latencies| latencies.p99)
+        });
         let has_ended = simulated < count;
         let is_close = before.is_some_and(|before| {
             let close = |(now, then): (f64, f64)| (now - then).abs() <= SETTLED_SHARE * now;
@@ -71,7 +74,7 @@ pub fn settle_percentiles<E>(
 
 /// The numbers of a simulation, with the latencies of requests that came while the load was neither beginning nor about to end.
 pub(crate) fn measured_summary(
-    outcome: Outcome,
+    outcome: LoadOutcome,
     requests: usize,
     kv_blocks: u64,
     slos: &[Slo],
@@ -100,9 +103,9 @@ mod tests {
 
     /// A summary whose requests all take `ttft_ms` to their first token.
     fn summary_of(ttft_ms: i64, count: usize) -> SimulatedLoad {
-        let mut outcome = Outcome::default();
+        let mut outcome = LoadOutcome::default();
         for index in 0..count {
-            outcome.finished.push(crate::engine::Finished {
+            outcome.finished.push(crate::engine::FinishedRequest {
                 index,
                 at: llmprof_units::Nanos(0),
                 first_token: llmprof_units::Nanos(ttft_ms * 1_000_000),

@@ -3,14 +3,14 @@
 use llmprof_traffic::{arrivals::Arrivals, lengths::Lengths, replay::TracedRequest};
 use llmprof_units::Nanos;
 
-use crate::request::Load;
+use crate::request::RequestLoad;
 
-/// Requests by which lengths and the rate of a load are found.
+/// Number of requests drawn to learn the lengths and the rate of a load.
 const SAMPLED_REQUESTS: usize = 4096;
 
-/// Where requests come from.
+/// How the requests of a load are drawn: from distributions, or from a trace.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub enum RequestSource {
     Synthetic {
         arrivals: Arrivals,
         prompt: Lengths,
@@ -26,10 +26,9 @@ pub enum Source {
 
 /// An open load: requests come whether others have ended or not.
 #[derive(Clone, Debug)]
-pub struct Traffic {
-    source: Source,
+pub struct PlanTraffic {
+    source: RequestSource,
     seed: u64,
-    /// Requests per second.
     rate: f64,
     /// Prompts and answers of the first requests, prompts by length.
     prompts: Vec<u64>,
@@ -45,14 +44,14 @@ pub enum TrafficError {
     NoRate,
 }
 
-impl Traffic {
-    pub fn new(source: Source, seed: u64) -> Result<Self, TrafficError> {
+impl PlanTraffic {
+    pub fn new(source: RequestSource, seed: u64) -> Result<Self, TrafficError> {
         let sample = draw_requests(&source, seed, SAMPLED_REQUESTS);
         if sample.concurrency.is_some() {
             return Err(TrafficError::Closed);
         }
         let stated = match &source {
-            Source::Synthetic { arrivals, .. } | Source::Traced { arrivals, .. } => {
+            RequestSource::Synthetic { arrivals, .. } | RequestSource::Traced { arrivals, .. } => {
                 arrivals.mean_rate()
             }
         };
@@ -81,7 +80,7 @@ impl Traffic {
     }
 
     /// The first `count` requests, `scale` times as fast; fewer where a trace has no more.
-    pub(crate) fn draw_load(&self, count: usize, scale: f64) -> Load {
+    pub(crate) fn draw_load(&self, count: usize, scale: f64) -> RequestLoad {
         let mut load = draw_requests(&self.source, self.seed, count);
         for request in &mut load.requests {
             request.at = Nanos((request.at.0 as f64 / scale) as i64);
@@ -103,8 +102,10 @@ impl Traffic {
     /// Whether prompts begin with what others began with, which a prefix cache has.
     pub(crate) fn shares_content(&self) -> bool {
         match &self.source {
-            Source::Synthetic { shared_prefix, .. } => *shared_prefix > 0,
-            Source::Traced { requests, .. } => requests.iter().any(|one| !one.blocks.is_empty()),
+            RequestSource::Synthetic { shared_prefix, .. } => *shared_prefix > 0,
+            RequestSource::Traced { requests, .. } => {
+                requests.iter().any(|one| !one.blocks.is_empty())
+            }
         }
     }
 
@@ -114,18 +115,18 @@ impl Traffic {
     }
 }
 
-fn draw_requests(source: &Source, seed: u64, count: usize) -> Load {
+fn draw_requests(source: &RequestSource, seed: u64, count: usize) -> RequestLoad {
     match source {
-        Source::Synthetic {
+        RequestSource::Synthetic {
             arrivals,
             prompt,
             output,
             shared_prefix,
-        } => Load::from_lengths(arrivals, prompt, output, *shared_prefix, count, seed),
-        Source::Traced {
+        } => RequestLoad::from_lengths(arrivals, prompt, output, *shared_prefix, count, seed),
+        RequestSource::Traced {
             requests,
             arrivals,
             speedup,
-        } => Load::from_trace(requests, arrivals, *speedup, count, seed),
+        } => RequestLoad::from_trace(requests, arrivals, *speedup, count, seed),
     }
 }

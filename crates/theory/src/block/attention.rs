@@ -39,7 +39,6 @@ pub enum Projections {
 pub struct Attention {
     /// Module path inside its layer (`self_attn`); also the path of the attention operator.
     pub name: &'static str,
-    /// Path of the rotation.
     pub rope_name: &'static str,
     pub heads: u64,
     pub kv_heads: u64,

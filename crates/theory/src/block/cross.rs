@@ -14,13 +14,12 @@ use crate::{
 pub struct CrossAttention {
     /// Module path inside its layer; also the path of the attention operator.
     pub name: &'static str,
-    /// Before the queries.
     pub norm: Norm,
     pub heads: u64,
     pub head_dim: u64,
-    /// Over the decoder's tokens.
+    /// Applied to the decoder's tokens, unlike `k` and `v`.
     pub q: Linear,
-    /// Over the encoder's.
+    /// Applied to the encoder's tokens, once per sequence.
     pub k: Linear,
     pub v: Linear,
     /// From the heads back to the model's width.

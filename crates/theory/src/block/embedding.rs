@@ -115,7 +115,6 @@ impl PositionTable {
     }
 }
 
-/// The projection to logits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Head {
     /// From the model's width to the vocabulary. When tied its weight is the embedding's.

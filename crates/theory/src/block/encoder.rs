@@ -26,7 +26,7 @@ pub struct ImageEncoder {
     pub layer: Layer,
     /// Norm after the layers: of every token, or of the class token alone where there is one.
     pub after: Option<Norm>,
-    /// Pooling by attention (SigLIP).
+    /// The head of SigLIP, which pools by attention.
     pub pooling: Option<AttentionPooling>,
     /// Side of the image in pixels.
     pub side: u64,
@@ -131,9 +131,7 @@ pub struct AttentionPooling {
     pub name: &'static str,
     pub heads: u64,
     pub width: u64,
-    /// From the heads back.
     pub output: Linear,
-    /// Norm before the network.
     pub norm: Norm,
     pub mlp: Mlp,
 }

@@ -18,7 +18,7 @@ pub(crate) const CHUNK_TOKENS: u64 = 64;
 pub enum DeltaProjections {
     /// Two matrices, by key head (Qwen3-Next).
     Fused { qkvz: Linear, ba: Linear },
-    /// Four (Qwen3.5).
+    /// Four matrices, as Qwen3.5 stores them.
     Separate {
         qkv: Linear,
         z: Linear,
@@ -55,7 +55,6 @@ pub struct GatedDelta {
     pub conv: &'static str,
     /// Tokens that the convolution covers.
     pub kernel: u64,
-    /// After the convolution.
     pub activation: ActivationKind,
     /// Paths of the decay of each value head and of what is added to `a`.
     pub decays: [&'static str; 2],
@@ -65,7 +64,7 @@ pub struct GatedDelta {
     pub gate: &'static str,
     /// Back to the model's width.
     pub output: Linear,
-    /// Format of the matrices.
+    /// Number format of the per-sequence state matrices.
     pub state: DType,
 }
 

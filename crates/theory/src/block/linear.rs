@@ -18,13 +18,11 @@ pub enum Layout {
 pub struct Linear {
     /// Module path inside its layer; the weight is this plus `.weight`, the bias plus `.bias`.
     pub name: &'static str,
-    /// Columns of the input.
     pub inputs: u64,
-    /// Columns of the output.
     pub outputs: u64,
     /// Whether a bias is added.
     pub bias: bool,
-    /// Orientation in the checkpoint.
+    /// Whether the checkpoint stores the matrix transposed.
     pub layout: Layout,
     /// Whether quantized checkpoints store it quantized (heads and routers stay plain).
     pub quantized: bool,

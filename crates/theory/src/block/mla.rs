@@ -13,7 +13,7 @@ use crate::{
 /// The way to queries in latent attention.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MlaQuery {
-    /// One matrix (`q_lora_rank` absent).
+    /// One matrix; the config has no `q_lora_rank`.
     Direct(Linear),
     /// Down to a low rank, a norm, and up again.
     LowRank {
@@ -35,7 +35,7 @@ pub struct Mla {
     /// Width of the rotating part, whose key all heads share.
     pub rope_dim: u64,
     pub value_dim: u64,
-    /// Width of the latent.
+    /// Width of the compressed latent that the cache holds.
     pub rank: u64,
     pub query: MlaQuery,
     /// To latent and rotating key.

@@ -3,14 +3,13 @@ use crate::{lower::Lowering, operator::Kind, weight::Visitor};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActivationKind {
-    /// `x × sigmoid(x)`.
+    /// SiLU, also named swish: `x × sigmoid(x)`.
     Silu,
     Gelu,
     /// GELU by the tanh approximation.
     GeluTanh,
-    /// `x × sigmoid(1.702 x)`.
+    /// CLIP's approximation of GELU: `x × sigmoid(1.702 x)`.
     QuickGelu,
-    /// `max(x, 0)`.
     Relu,
     /// GPT-OSS: clamped gate and up, `gate × sigmoid(1.702 gate) × (up + 1)`.
     ClampedSwiglu,

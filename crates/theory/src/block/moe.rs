@@ -28,7 +28,6 @@ pub struct Router {
     pub gate: Linear,
     /// Path of a per-expert bias that takes part in the choice only (DeepSeek-V3).
     pub correction: Option<&'static str>,
-    /// From logits to weights.
     pub scoring: Scoring,
     /// Whether the weights of the chosen are divided by their sum.
     pub normalize: bool,
@@ -41,7 +40,7 @@ pub struct Router {
 /// How a checkpoint names the experts' matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpertWeights {
-    /// `PREFIX.<expert>.<leaf>.weight`.
+    /// One tensor per expert and projection: `PREFIX.<expert>.<leaf>.weight`.
     PerExpert {
         /// Path before the expert's number.
         prefix: &'static str,
@@ -65,14 +64,11 @@ pub enum ExpertWeights {
 /// The routed experts: gated feed-forward networks of equal size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Experts {
-    /// Path of the operator.
     pub name: &'static str,
     pub count: u64,
     /// How many a token uses.
     pub top_k: u64,
-    /// Width of the model.
     pub hidden: u64,
-    /// Width inside an expert.
     pub intermediate: u64,
     pub activation: ActivationKind,
     pub weights: ExpertWeights,
@@ -95,7 +91,6 @@ impl Experts {
     }
 }
 
-/// A mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moe {
     pub router: Router,

@@ -30,7 +30,6 @@ pub struct Norm {
     /// Elements that are normalized together.
     pub width: u64,
     pub kind: NormKind,
-    /// Added to the variance.
     pub epsilon: f64,
     /// Whether there is a learned bias (layer norm only).
     pub bias: bool,

@@ -16,7 +16,6 @@ pub enum RopePairing {
 /// How the base frequencies are scaled to long contexts, with the keys of the config.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum RopeScaling {
-    /// Frequencies as they are.
     #[default]
     None,
     /// Every frequency divided by `factor`.
@@ -65,7 +64,7 @@ pub enum RopeScaling {
     },
     /// Three position indices (time, height, width) for sections of a head, as Qwen2-VL does.
     Multimodal {
-        /// Pairs of each section.
+        /// Pairs of elements in the section of each position index.
         sections: Vec<u64>,
     },
 }
@@ -75,7 +74,6 @@ pub enum RopeScaling {
 pub struct Rope {
     /// Elements of a head that rotate; the rest pass.
     pub dims: u64,
-    /// Base of the frequencies.
     pub theta: f64,
     pub scaling: RopeScaling,
     pub pairing: RopePairing,

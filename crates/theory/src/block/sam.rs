@@ -10,18 +10,15 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamLayer {
     pub norm1: Norm,
-    /// Path of the attention.
     pub name: &'static str,
     /// To queries, keys and values.
     pub qkv: Linear,
     pub heads: u64,
-    /// Back to the width.
     pub output: Linear,
     /// Side of a window in patches; 0 attends to the whole image.
     pub window: u64,
-    /// Paths of the relative positions down and across, and the rows of each; none where they are off.
+    /// Paths of the relative positions down and across, and the rows of each; `None` if the config turns them off.
     pub relative: Option<([&'static str; 2], u64)>,
-    /// Norm before the network.
     pub norm2: Norm,
     pub mlp: Mlp,
 }

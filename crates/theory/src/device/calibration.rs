@@ -1,11 +1,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How llmprof measured the processor at hand. Whatever disturbs that makes peaks too low, never too high.
+/// How llmprof measured this CPU. Disturbances make peaks too low, never too high.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "DeviceCalibration")]
-pub struct Calibration {
+pub struct DeviceCalibration {
     /// Goes up with every change that would give other figures.
     pub method: u32,
     /// Hardware threads that took part.
@@ -18,7 +17,7 @@ pub struct Calibration {
     pub outdone: bool,
 }
 
-impl Calibration {
+impl DeviceCalibration {
     /// The processor time of other programs from which on a measurement is doubtful.
     const OTHER_PROGRAMS_MAX_SHARE: f64 = 0.1;
 

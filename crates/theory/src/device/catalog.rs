@@ -76,9 +76,9 @@ pub struct CatalogEntry {
     pub name: String,
     /// Full name of the device.
     pub title: String,
-    /// Names that drivers report.
+    /// Names by which drivers and frameworks report the device.
     pub driver_names: Vec<String>,
-    /// Where the file is.
+    /// Whether the file is embedded or the user's, with its path.
     pub origin: Origin,
 }
 
@@ -98,7 +98,7 @@ struct UserFile {
 }
 
 impl Catalog {
-    /// The embedded devices alone.
+    /// Only the embedded devices, without the user's.
     pub fn embedded() -> Self {
         Self::default()
     }
@@ -157,7 +157,6 @@ impl Catalog {
         Ok(())
     }
 
-    /// Every device, by name.
     pub fn entries(&self) -> Vec<CatalogEntry> {
         let mut entries: BTreeMap<String, CatalogEntry> = EMBEDDED
             .iter()
@@ -232,7 +231,7 @@ impl Catalog {
     pub fn find_device(&self, name: &str) -> Result<Device, DeviceError> {
         match self.by_name(name) {
             Err(DeviceError::Unknown { .. }) => self.by_driver_name(name),
-            found => found,
+            result => result,
         }
     }
 

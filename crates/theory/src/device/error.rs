@@ -7,7 +7,7 @@ use thiserror::Error;
 pub enum DeviceError {
     /// No file describes a device of that name.
     #[error(
-        "no device file describes `{wanted}`{}; write one (start from `custom_npu`, which documents every key) and add its `name` or its driver's name",
+        "no device is called `{wanted}`{}; for another device write a file (start from `custom_npu`, which documents every key)",
         suggest_similar(near)
     )]
     Unknown {
@@ -43,6 +43,6 @@ fn suggest_similar(near: &[String]) -> String {
     if near.is_empty() {
         String::new()
     } else {
-        format!(" (similar: {})", near.join(", "))
+        format!(" (did you mean {}?)", near.join(", "))
     }
 }

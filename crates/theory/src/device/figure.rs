@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Figure<T> {
     /// The number, in the unit of its type.
     pub value: T,
-    /// How the number came to be known.
+    /// How the number is known.
     pub basis: Basis,
     /// The document, with the place in it, that states the number.
     pub source: String,

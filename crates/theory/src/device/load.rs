@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use llmprof_units::{Basis, Bytes, BytesPerSecond, FlopsPerSecond, Hertz, Nanos, Watts};
 
 use super::{
-    Cache, Device, DeviceError, Figure, Interconnect, Memory, Peak, Recount, Units,
+    Cache, Device, DeviceDram, DeviceError, Figure, Interconnect, Peak, Recount, Units,
     schema::{DeviceFile, FigureEntry, PeakEntry},
 };
 
@@ -165,8 +165,8 @@ impl Loader<'_> {
         }
     }
 
-    fn memory(&self, raw: &DeviceFile) -> Result<Memory, DeviceError> {
-        Ok(Memory {
+    fn memory(&self, raw: &DeviceFile) -> Result<DeviceDram, DeviceError> {
+        Ok(DeviceDram {
             technology: raw.memory.technology.clone(),
             capacity_bytes: self
                 .optional("memory.capacity_gb", raw.memory.capacity_gb.as_ref())?

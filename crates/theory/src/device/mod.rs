@@ -19,7 +19,7 @@ use llmprof_units::{Basis, Bytes, BytesPerSecond, DType, Hertz, Nanos, Watts};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use calibration::Calibration;
+pub use calibration::DeviceCalibration;
 pub use catalog::{Catalog, CatalogEntry, Origin};
 pub use error::DeviceError;
 pub use figure::Figure;
@@ -34,7 +34,7 @@ pub struct Device {
     pub title: String,
     /// The names under which drivers and frameworks report it.
     pub driver_names: Vec<String>,
-    /// Maker of the device.
+    /// Company that makes the device: `NVIDIA`, `AMD`, `Intel`.
     pub vendor: String,
     /// GPU, CPU or other accelerator.
     pub kind: DeviceKind,
@@ -46,20 +46,20 @@ pub struct Device {
     pub measured_at: Option<String>,
     /// How it was calibrated, where that was done here.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub calibration: Option<Calibration>,
+    pub calibration: Option<DeviceCalibration>,
     /// SMs, compute units or cores.
     pub units: Option<Units>,
     /// Clocks by name; peaks refer to them.
     pub clocks_hz: BTreeMap<String, Figure<Hertz>>,
     /// Most operations per second by format and engine.
     pub peaks: Vec<Peak>,
-    /// Device memory.
-    pub memory: Memory,
+    /// Main memory: HBM or GDDR of a GPU, the DRAM of a CPU.
+    pub memory: DeviceDram,
     /// Caches and scratchpads, nearest first.
     pub caches: Vec<Cache>,
     /// Links to other devices and to the host.
     pub interconnects: Vec<Interconnect>,
-    /// Power limit.
+    /// Power limit of the whole device in watts; null where the maker states none.
     pub power_w: Option<Figure<Watts>>,
     /// Time from one kernel's end to the start of the next already queued one, where somebody measured it.
     pub launch_latency_ns: Option<Figure<Nanos>>,
@@ -138,29 +138,28 @@ pub enum DeviceKind {
 pub struct Units {
     /// What the maker calls one: SM, CU, core.
     pub name: String,
-    /// Number of units.
+    /// Number of these units in the device.
     pub count: Figure<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
-#[schemars(rename = "DeviceDram")]
-pub struct Memory {
-    /// `HBM3`, `GDDR6X`, `LPDDR5X`…
+pub struct DeviceDram {
+    /// Kind of DRAM: `HBM3`, `GDDR6X`, `LPDDR5X`; null where the maker does not say.
     pub technology: Option<String>,
     /// Size. Makers' gigabytes are read as 10⁹ bytes; HBM parts often have a little more.
     pub capacity_bytes: Option<Figure<Bytes>>,
-    /// Peak bandwidth.
+    /// Peak bandwidth of main memory in bytes per second, as the maker states it.
     pub bandwidth_bytes_per_s: Figure<BytesPerSecond>,
 }
 
 /// One level of on-chip memory.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Cache {
-    /// `l1`, `l2`, `llc`, `sram`…
+    /// Name of the level: `l1`, `l2`, `llc`, `sram`.
     pub level: String,
     /// Whether size and bandwidth are of one unit or of the whole device.
     pub scope: CacheScope,
-    /// Size of the cache.
+    /// Size in bytes, of one unit or of the device as `scope` says; null where it is not stated.
     pub capacity_bytes: Option<Bytes>,
     /// Bandwidth, where stated or measured.
     pub bandwidth_bytes_per_s: Option<BytesPerSecond>,
@@ -182,7 +181,7 @@ pub enum CacheScope {
 /// A link to other devices or to the host.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Interconnect {
-    /// Name of the link.
+    /// The maker's name for the link: `NVLink 4`, `PCIe 5.0 x16`.
     pub name: String,
     /// Bandwidth of all links together.
     pub bandwidth: Figure<BytesPerSecond>,

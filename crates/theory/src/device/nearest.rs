@@ -5,6 +5,7 @@ pub(super) fn nearest_names<'a>(
     wanted: &str,
     names: impl Iterator<Item = &'a str>,
 ) -> Vec<&'a str> {
+    // What fits one line of an error.
     const SUGGESTIONS_MAX: usize = 4;
     let wanted = normalize_name(wanted);
     let mut scored: Vec<(f64, &str)> = names

@@ -31,7 +31,7 @@ impl fmt::Display for Engine {
 /// For integer formats "FLOP" reads as an integer operation. A multiply-add is two operations.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Peak {
-    /// Format of the factors.
+    /// Number format of the two factors that are multiplied.
     pub dtype: DType,
     /// The units that do the work.
     pub engine: Engine,
@@ -54,13 +54,13 @@ pub struct Peak {
 #[serde(rename_all = "snake_case")]
 pub enum Recount {
     Factors {
-        /// Units of the device.
+        /// Units of the device that work at this rate.
         units: f64,
         /// Operations of one unit in one cycle.
         operations_per_clock: f64,
         /// Name of the clock in the device's table.
         clock: String,
-        /// That clock in MHz.
+        /// Frequency of that clock in MHz.
         clock_mhz: f64,
     },
     /// Why the factors are not known.

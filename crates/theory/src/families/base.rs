@@ -29,7 +29,7 @@ pub(crate) struct Defaults {
     pub(crate) heads: u64,
     /// `None`: as many as heads.
     pub(crate) kv_heads: Option<u64>,
-    /// `None`: width ÷ heads.
+    /// `None`: the model's width divided by its heads.
     pub(crate) head_dim: Option<u64>,
     pub(crate) epsilon: f64,
     pub(crate) theta: f64,

@@ -97,7 +97,7 @@ const AFTER_NORMS: &[&str] = &[
     "gemma4_text",
     "afmoe",
 ];
-/// Types without rotation.
+/// Types that add position embeddings or biases and rotate nothing.
 const UNROTATED: &[&str] = &[
     "bloom",
     "mpt",

@@ -3,14 +3,15 @@
 use super::{
     base::{Base, Defaults, finish_model, shared_table},
     keys::Keys,
-    moe::check_top_k,
+    llama::LLAMA,
+    moe::{build_experts, check_top_k},
     quantization::is_left_plain,
     rope::{RopeDefaults, read_rope},
 };
 use crate::{
     block::{
-        ActivationKind, Attention, ExpertWeights, Experts, FeedForward, Linear, Mixer, Mla,
-        MlaQuery, Mlp, Moe, Norm, Rope, RopePairing, RopeScaling, RopeTable, Router, Scoring,
+        Attention, FeedForward, Linear, Mixer, Mla, MlaQuery, Mlp, Moe, Norm, Rope, RopePairing,
+        RopeScaling, RopeTable, Router, Scoring,
     },
     error::ModelError,
     model::{Decoder, Model},
@@ -18,17 +19,7 @@ use crate::{
 
 const V2: Defaults = Defaults {
     vocabulary: 102_400,
-    hidden: 4096,
-    intermediate: 11_008,
-    layers: 32,
-    heads: 32,
-    kv_heads: None,
-    head_dim: None,
-    epsilon: 1e-6,
-    theta: 10_000.0,
-    tied: false,
-    positions: 2048,
-    activation: ActivationKind::Silu,
+    ..LLAMA
 };
 
 const V3: Defaults = Defaults {
@@ -42,7 +33,7 @@ const V3: Defaults = Defaults {
 };
 
 /// Where the two generations differ.
-struct Generation {
+struct DeepSeekGeneration {
     defaults: Defaults,
     dense_layers: u64,
     moe_intermediate: u64,
@@ -62,7 +53,7 @@ pub(crate) fn deepseek_v2(keys: &Keys<'_>) -> Result<Model, ModelError> {
     finish_model(keys, None, Some(v2_decoder(keys)?))
 }
 
-const V2_GENERATION: Generation = Generation {
+const V2_GENERATION: DeepSeekGeneration = DeepSeekGeneration {
     defaults: V2,
     dense_layers: 0,
     moe_intermediate: 1407,
@@ -86,7 +77,7 @@ pub(crate) fn v2_decoder(keys: &Keys<'_>) -> Result<Decoder, ModelError> {
 pub(crate) fn ocr2_decoder(keys: &Keys<'_>) -> Result<Decoder, ModelError> {
     let mut decoder = read_decoder(
         keys,
-        &Generation {
+        &DeepSeekGeneration {
             latent: false,
             ..V2_GENERATION
         },
@@ -104,7 +95,7 @@ pub(crate) fn ocr2_decoder(keys: &Keys<'_>) -> Result<Decoder, ModelError> {
 pub(crate) fn deepseek_v3(keys: &Keys<'_>) -> Result<Model, ModelError> {
     let decoder = read_decoder(
         keys,
-        &Generation {
+        &DeepSeekGeneration {
             defaults: V3,
             dense_layers: 3,
             moe_intermediate: 2048,
@@ -122,7 +113,7 @@ pub(crate) fn deepseek_v3(keys: &Keys<'_>) -> Result<Model, ModelError> {
     finish_model(keys, None, Some(decoder))
 }
 
-fn read_decoder(keys: &Keys<'_>, generation: &Generation) -> Result<Decoder, ModelError> {
+fn read_decoder(keys: &Keys<'_>, generation: &DeepSeekGeneration) -> Result<Decoder, ModelError> {
     let base = Base::read_keys(keys, &generation.defaults)?;
     let (mixer, tables) = if keys.flag(&["use_mla"], generation.latent)? {
         let mut attention = read_mla(keys, &base)?;
@@ -221,7 +212,7 @@ fn read_mla(keys: &Keys<'_>, base: &Base<'_, '_>) -> Result<Mla, ModelError> {
     let rank = keys.size(&["kv_lora_rank"], Some(512))?;
     let bias = keys.flag(&["attention_bias"], false)?;
     let queries = base.heads * (nope_dim + rope_dim);
-    // Absent is the class's 1536; a stated null is no low rank.
+    // Absent is the class's 1536; a stated null means one full-rank matrix.
     let q_rank = if keys.states("q_lora_rank") {
         keys.optional_size(&["q_lora_rank"])?
     } else {
@@ -284,7 +275,7 @@ fn read_mla(keys: &Keys<'_>, base: &Base<'_, '_>) -> Result<Mla, ModelError> {
 fn read_experts(
     keys: &Keys<'_>,
     base: &Base<'_, '_>,
-    generation: &Generation,
+    generation: &DeepSeekGeneration,
 ) -> Result<Moe, ModelError> {
     let count = keys.size(
         &["n_routed_experts", "num_experts"],
@@ -319,21 +310,7 @@ fn read_experts(
             scaling: keys.positive(&["routed_scaling_factor"], generation.scaling)?,
             groups,
         },
-        experts: Experts {
-            name: "mlp.experts",
-            count,
-            top_k,
-            hidden: base.hidden,
-            intermediate,
-            activation: base.activation,
-            weights: ExpertWeights::PerExpert {
-                prefix: "mlp.experts",
-                gate: "gate_proj",
-                up: "up_proj",
-                down: "down_proj",
-            },
-            dealt_to: 1,
-        },
+        experts: build_experts(base, count, top_k, intermediate),
         shared: (shared > 0).then(|| {
             base.mlp_named(
                 [

@@ -2,14 +2,15 @@
 //! DeepSeek-V2 decoder without latents.
 
 use super::{
-    base::{Base, Defaults, finish_model},
+    base::{Base, finish_model},
     deepseek,
     deepseek_ocr::add_compression,
     keys::Keys,
+    qwen::QWEN2,
     vision::{SamNames, read_sam, sam_encoder},
 };
 use crate::{
-    block::{ActivationKind, FeedForward, Linear, Mixer, RopeTable, SamEncoder},
+    block::{FeedForward, Linear, Mixer, RopeTable, SamEncoder},
     error::ModelError,
     model::Model,
     query_vision::{QueryEncoder, QueryVision},
@@ -33,22 +34,6 @@ const SAM: SamNames = SamNames {
         "model.vision_tower.sam_encoder.neck.conv2",
         "model.vision_tower.sam_encoder.neck.layer_norm2",
     ],
-};
-
-/// The encoder's config class where the config is silent.
-const ENCODER: Defaults = Defaults {
-    vocabulary: 151_936,
-    hidden: 4096,
-    intermediate: 22_016,
-    layers: 32,
-    heads: 32,
-    kv_heads: Some(32),
-    head_dim: None,
-    epsilon: 1e-6,
-    theta: 10_000.0,
-    tied: false,
-    positions: 32_768,
-    activation: ActivationKind::Silu,
 };
 
 pub(crate) fn deepseek_ocr2(keys: &Keys<'_>) -> Result<Model, ModelError> {
@@ -102,7 +87,7 @@ fn read_sam_tower(keys: &Keys<'_>) -> Result<SamEncoder, ModelError> {
 }
 
 fn read_encoder(keys: &Keys<'_>) -> Result<QueryEncoder, ModelError> {
-    let base = Base::read_keys(keys, &ENCODER)?;
+    let base = Base::read_keys(keys, &QWEN2)?;
     let rope = base.read_rope()?;
     let attention = base.build_attention(rope.clone(), true, false);
     let mlp = base.build_mlp(false);

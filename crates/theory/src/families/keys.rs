@@ -109,7 +109,7 @@ impl<'a> Keys<'a> {
             (float.fract() == 0.0 && (0.0..1e18).contains(&float)).then_some(float as u64)
         });
         match whole {
-            Some(found) if (low..=high).contains(&found) => Ok(Some(found)),
+            Some(number) if (low..=high).contains(&number) => Ok(Some(number)),
             _ => {
                 let expected = format!("a whole number between {low} and {high}");
                 Err(self.invalid(name, value, &expected))
@@ -128,7 +128,7 @@ impl<'a> Keys<'a> {
         self.read_integer(names, 1, WIDTH_MAX)
     }
 
-    /// As [`size`](Self::size), zero allowed.
+    /// A number that may be zero, unlike a [`size`](Self::size).
     pub(crate) fn count(&self, names: &[&str], default: u64) -> Result<u64, ModelError> {
         Ok(self.read_integer(names, 0, WIDTH_MAX)?.unwrap_or(default))
     }

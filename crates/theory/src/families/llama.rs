@@ -10,7 +10,7 @@ use crate::{
     model::Model,
 };
 
-const LLAMA: Defaults = Defaults {
+pub(super) const LLAMA: Defaults = Defaults {
     vocabulary: 32_000,
     hidden: 4096,
     intermediate: 11_008,

@@ -1,7 +1,10 @@
-//! Checks that mixtures of experts share.
+//! What mixtures of experts share.
 
-use super::keys::Keys;
-use crate::error::ModelError;
+use super::{base::Base, keys::Keys};
+use crate::{
+    block::{ExpertWeights, Experts},
+    error::ModelError,
+};
 
 /// A token cannot use more experts than there are.
 pub(crate) fn check_top_k(keys: &Keys<'_>, top_k: u64, experts: u64) -> Result<(), ModelError> {
@@ -22,4 +25,28 @@ pub(crate) fn expert_layers(keys: &Keys<'_>, layers: u32) -> Result<Vec<bool>, M
     Ok((0..u64::from(layers))
         .map(|layer| !dense.contains(&layer) && (layer + 1).is_multiple_of(step))
         .collect())
+}
+
+/// Experts with a gate, each under its own number in the checkpoint.
+pub(super) fn build_experts(
+    base: &Base<'_, '_>,
+    count: u64,
+    top_k: u64,
+    intermediate: u64,
+) -> Experts {
+    Experts {
+        name: "mlp.experts",
+        count,
+        top_k,
+        hidden: base.hidden,
+        intermediate,
+        activation: base.activation,
+        weights: ExpertWeights::PerExpert {
+            prefix: "mlp.experts",
+            gate: "gate_proj",
+            up: "up_proj",
+            down: "down_proj",
+        },
+        dealt_to: 1,
+    }
 }

@@ -3,18 +3,15 @@
 use super::{
     base::{Base, Defaults, shared_table},
     keys::Keys,
-    moe::{check_top_k, expert_layers},
+    moe::{build_experts, check_top_k, expert_layers},
 };
 use crate::{
-    block::{
-        ActivationKind, Attention, ExpertWeights, Experts, FeedForward, Linear, Mixer, Moe, Router,
-        Scoring,
-    },
+    block::{ActivationKind, Attention, FeedForward, Linear, Mixer, Moe, Router, Scoring},
     error::ModelError,
     model::{Decoder, Model},
 };
 
-const QWEN2: Defaults = Defaults {
+pub(super) const QWEN2: Defaults = Defaults {
     vocabulary: 151_936,
     hidden: 4096,
     intermediate: 22_016,
@@ -115,24 +112,6 @@ pub(crate) fn qwen2_5_vl_decoder(keys: &Keys<'_>, tied: bool) -> Result<Decoder,
         table.axes = 3;
     }
     Ok(decoder)
-}
-
-fn build_experts(base: &Base<'_, '_>, count: u64, top_k: u64, intermediate: u64) -> Experts {
-    Experts {
-        name: "mlp.experts",
-        count,
-        top_k,
-        hidden: base.hidden,
-        intermediate,
-        activation: base.activation,
-        weights: ExpertWeights::PerExpert {
-            prefix: "mlp.experts",
-            gate: "gate_proj",
-            up: "up_proj",
-            down: "down_proj",
-        },
-        dealt_to: 1,
-    }
 }
 
 /// Weights of a token's experts by softmax over all of them.

@@ -38,7 +38,7 @@ pub(crate) fn qwen2_5_vl(keys: &Keys<'_>) -> Result<Model, ModelError> {
     finish_model(keys, Some(Vision::Qwen(Box::new(tower))), Some(decoder))
 }
 
-/// Towers are never quantized.
+/// A linear layer of a vision tower; quantized checkpoints leave those as they are.
 fn plain_linear(name: &'static str, inputs: u64, outputs: u64) -> Linear {
     Linear::new(name, inputs, outputs, true).without_quantization()
 }

@@ -16,7 +16,7 @@ use crate::{
     model::{Decoder, Model},
 };
 
-struct Sizes {
+struct T5Sizes {
     hidden: u64,
     heads: u64,
     head_dim: u64,
@@ -27,7 +27,7 @@ struct Sizes {
 }
 
 /// The names of a layer's parts: a decoder has attention to the encoder between the two that both have.
-struct Names {
+struct T5Names {
     q: [&'static str; 4],
     attention: &'static str,
     norm: &'static str,
@@ -36,7 +36,7 @@ struct Names {
     adds: [&'static str; 3],
 }
 
-const ENCODER: Names = Names {
+const ENCODER: T5Names = T5Names {
     q: [
         "layer.0.SelfAttention.q",
         "layer.0.SelfAttention.k",
@@ -56,7 +56,7 @@ const ENCODER: Names = Names {
     adds: ["layer.0.add", "", "layer.1.add"],
 };
 
-const DECODER: Names = Names {
+const DECODER: T5Names = T5Names {
     feed_norm: "layer.2.layer_norm",
     feed: [
         "layer.2.DenseReluDense.wi",
@@ -69,7 +69,7 @@ const DECODER: Names = Names {
     ..ENCODER
 };
 
-impl Sizes {
+impl T5Sizes {
     fn read_keys(keys: &Keys<'_>) -> Result<Self, ModelError> {
         let (activation, gated) = feed_forward(keys)?;
         Ok(Self {
@@ -87,7 +87,7 @@ impl Sizes {
         Norm::rms_norm(name, self.hidden, self.epsilon)
     }
 
-    fn build_attention(&self, names: &Names) -> Attention {
+    fn build_attention(&self, names: &T5Names) -> Attention {
         let width = self.heads * self.head_dim;
         let [q, k, v, o] = names.q;
         let project = |name| Linear::new(name, self.hidden, width, false);
@@ -121,7 +121,7 @@ impl Sizes {
         }
     }
 
-    fn build_mlp(&self, names: &Names) -> Mlp {
+    fn build_mlp(&self, names: &T5Names) -> Mlp {
         let [plain, gate, up, activation_name, down] = names.feed;
         let project = |name| Linear::new(name, self.hidden, self.inner, false);
         Mlp {
@@ -139,7 +139,7 @@ impl Sizes {
         }
     }
 
-    fn build_layer(&self, names: &Names, cross: Option<CrossAttention>) -> Layer {
+    fn build_layer(&self, names: &T5Names, cross: Option<CrossAttention>) -> Layer {
         Layer {
             cross: cross.map(Box::new),
             adds: names.adds,
@@ -169,7 +169,7 @@ fn feed_forward(keys: &Keys<'_>) -> Result<(ActivationKind, bool), ModelError> {
 }
 
 pub(crate) fn build_t5(keys: &Keys<'_>) -> Result<Model, ModelError> {
-    let sizes = Sizes::read_keys(keys)?;
+    let sizes = T5Sizes::read_keys(keys)?;
     let layers = keys.layers(&["num_layers", "num_hidden_layers"], Some(6))?;
     let decoder_layers = keys.layers(&["num_decoder_layers"], Some(u64::from(layers)))?;
     let vocabulary = keys.vocabulary(Some(32_128))?;

@@ -21,7 +21,7 @@ fn tower_keys<'a>(keys: &Keys<'a>) -> Result<Option<Keys<'a>>, ModelError> {
     keys.part("vision_config")
 }
 
-/// Patches down and across; a side that is no multiple of the patch is cut.
+/// Patches down and across; a side that is not a multiple of the patch is cut.
 pub(crate) fn patches_per_side(keys: &Keys<'_>, side: u64, patch: u64) -> Result<u64, ModelError> {
     if patch > side {
         return Err(keys.contradiction("patch_size", patch, format!("`image_size` = {side}")));

@@ -1,6 +1,7 @@
 //! Kernels as a cost model sees them: what is launched and how large it is.
 
 use llmprof_units::DType;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -9,8 +10,11 @@ use crate::{
 };
 
 /// How a kernel that only moves and combines elements goes through memory; it decides which curve its time is read from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "MemoryAccess")]
 pub enum Access {
     /// Dense operands of one shape, in wide loads and stores.
     Pointwise,
@@ -44,7 +48,7 @@ pub enum Access {
     SoftmaxLong,
     Sort,
     TopK,
-    /// Prefix sum.
+    /// Prefix sums along each row, as `cumsum` computes them.
     Scan,
     Histogram,
     /// A convolution of each channel by itself.
@@ -168,7 +172,7 @@ pub enum Kernel {
         #[serde(default, skip_serializing_if = "Stored::is_plain")]
         stored: Stored,
     },
-    /// `scaled_dot_product_attention` in one kernel.
+    /// A fused attention kernel behind PyTorch's `scaled_dot_product_attention`.
     Attention {
         batch: f64,
         heads: f64,
@@ -195,9 +199,9 @@ pub enum Kernel {
     /// The gated delta rule: by chunks, or token by token where each sequence has one.
     DeltaRule {
         batch: f64,
-        /// Of values.
+        /// Heads of values; each keeps a state matrix.
         heads: f64,
-        /// Of queries and keys.
+        /// Heads of queries and keys, shared by the heads of values.
         key_heads: f64,
         queries: f64,
         key_dim: f64,
@@ -205,7 +209,7 @@ pub enum Kernel {
         /// Bytes of an element of the state.
         state: f64,
     },
-    /// Anything else.
+    /// Any other kernel; its time follows from its access pattern, bytes and elements.
     Stream {
         access: Access,
         /// Of inputs and outputs, each once.

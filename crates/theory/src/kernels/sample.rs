@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Kernel;
 
-/// What one kernel took.
+/// The measured time of one kernel, which curves are fitted to.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KernelSample {

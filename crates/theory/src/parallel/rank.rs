@@ -15,10 +15,10 @@ use crate::{
 pub fn rank_model(model: &Model, parallel: &Parallel) -> Result<Model, WorkloadError> {
     let mut rank = model.clone();
     if model.encoder.is_some() {
-        for (key, found) in [("tensor", parallel.tensor), ("pipeline", parallel.pipeline)] {
-            if found > 1 {
+        for (key, ranks) in [("tensor", parallel.tensor), ("pipeline", parallel.pipeline)] {
+            if ranks > 1 {
                 let expected = format!("1: {} has an encoder, and is not divided", model.family);
-                return Err(WorkloadError::parallel(key, found, expected));
+                return Err(WorkloadError::parallel(key, ranks, expected));
             }
         }
     }

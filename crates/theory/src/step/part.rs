@@ -11,7 +11,7 @@ use crate::{
 /// Equal sequences of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Sequences {
-    /// How many.
+    /// Number of sequences that have these token counts.
     pub count: u64,
     /// Tokens of each that go through the model in this step.
     pub new: u64,
@@ -22,13 +22,13 @@ pub struct Sequences {
 /// Sums over sequences, as the detailed labels of vLLM and SGLang give them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SequenceSums {
-    /// How many sequences.
+    /// Number of sequences that the sums cover.
     pub sequences: u64,
-    /// Σ new tokens (`sq`).
+    /// Sum of new tokens; vLLM's label calls it `sq`.
     pub new: u64,
     /// Σ new and cached tokens (`sk`).
     pub total: u64,
-    /// Σ new² (`sqsq`).
+    /// Sum of squared new tokens; vLLM's label calls it `sqsq`.
     pub new_squared: u64,
     /// Σ new × (new + cached) (`sqsk`).
     pub new_total: u64,
@@ -80,13 +80,13 @@ impl SequenceSums {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// Every sequence is known.
+    /// The token counts of every sequence, equal sequences counted together.
     Groups(Vec<Sequences>),
     /// Their sums are known: costs are exact except under a sliding window.
     Sums(SequenceSums),
     /// Only new tokens are known: what reads the cache is bounded from below.
     Counts {
-        /// How many sequences.
+        /// Number of sequences that the new tokens belong to.
         sequences: u64,
         /// New tokens of all of them.
         new: u64,
@@ -203,7 +203,7 @@ impl Part {
         self.sequences() == 0
     }
 
-    /// What its attention meets.
+    /// The keys that the attention of these sequences reads.
     pub(crate) fn reach(
         &self,
         convention: AttentionConvention,

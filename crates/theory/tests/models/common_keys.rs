@@ -34,7 +34,7 @@ fn a_part_has_the_formats_of_the_whole() {
     assert_eq!(dtype(&sizes), DType::F32);
 }
 
-/// Layers that are no attention, and weights that these keys do not describe.
+/// Layers without attention, and weights that these keys do not describe.
 #[test]
 fn what_the_keys_do_not_describe_is_refused() {
     let plain = json!({

@@ -53,7 +53,7 @@ fn all_sweep_points_are_reproduced_exactly() {
         let tokens = model.prompt_tokens(&workload);
         assert_eq!(Some(tokens - TEXT), number("image_tokens_total"), "{point}");
         let vision = model.cost_span(&workload, Span::Vision).tensor.total();
-        let (found, key) = if point.get("vision_vendor_tflops").is_some() {
+        let (flops, key) = if point.get("vision_vendor_tflops").is_some() {
             (vision, "vision_vendor_tflops")
         } else if point.get("prefill_vendor_tflops").is_some() {
             // The sweep's prefill starts from pixels.
@@ -65,7 +65,7 @@ fn all_sweep_points_are_reproduced_exactly() {
             let decode = model.cost_of(&workload, &pass).tensor.total();
             (decode, "decode_vendor_tflops")
         };
-        assert_eq!(Some(tera(found)), point[key].as_f64(), "{point}");
+        assert_eq!(Some(tera(flops)), point[key].as_f64(), "{point}");
     }
 }
 
@@ -167,8 +167,8 @@ fn collect(lower: impl FnOnce(&mut dyn FnMut(&Operator<'_>))) -> Vec<(String, Ki
 }
 
 /// Five significant digits, as the table of layers prints them.
-fn agrees(found: u64, giga: f64, what: &str) {
-    let computed = found as f64 / 1e9;
+fn agrees(flops: u64, giga: f64, what: &str) {
+    let computed = flops as f64 / 1e9;
     assert!(
         (computed - giga).abs() <= giga * 5e-5,
         "{what}: {computed} GFLOP, the counter saw {giga}"

@@ -130,13 +130,13 @@ fn steps_of_a_server_are_passes() {
         (prefill, Step::all_prefill(group(30, 0))),
         (decode, Step::all_decode(group(1, 30))),
     ] {
-        let (found, expected) = (
+        let (computed, expected) = (
             model.cost_step(&workload, &step),
             model.cost_of(&workload, &pass),
         );
-        assert_eq!(found.tensor, expected.tensor);
-        assert_eq!(found.traffic.kv_read, expected.traffic.kv_read);
-        assert_eq!(found.traffic.kv_write, expected.traffic.kv_write);
+        assert_eq!(computed.tensor, expected.tensor);
+        assert_eq!(computed.traffic.kv_read, expected.traffic.kv_read);
+        assert_eq!(computed.traffic.kv_write, expected.traffic.kv_write);
     }
 }
 

@@ -337,7 +337,7 @@ fn latent_attention_of_a_mixed_step_expands_prefill_and_absorbs_decode() {
     });
     let row = |name: &str| {
         seen.iter()
-            .find(|(found, ..)| found == name)
+            .find(|(operator, ..)| operator == name)
             .unwrap()
             .clone()
     };

@@ -184,26 +184,22 @@ fn small_models_have_the_tensors_that_transformers_saves() {
     }
 }
 
-/// Runs the recipe's small models again where Python with torch is at hand.
+/// Runs the recipe's small models again.
 #[test]
+#[ignore = "live: needs the torch and transformers that the file names"]
 fn transformers_still_says_what_the_file_says() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let required = std::env::var("LLMPROF_REQUIRE_PYTHON").is_ok_and(|value| value == "1");
     let python = std::env::var_os("LLMPROF_PYTHON")
         .map_or_else(|| root.join("../../.venv/bin/python"), PathBuf::from);
     let stored = data("transformers.json");
     let script = "import torch, transformers; print(torch.__version__.split('+')[0], transformers.__version__)";
-    let versions = Command::new(&python).args(["-c", script]).output();
+    let versions = Command::new(&python).args(["-c", script]).output().unwrap();
     let pinned = format!(
         "{} {}",
         stored["torch"].as_str().unwrap(),
         stored["transformers"].as_str().unwrap()
     );
-    match versions {
-        Ok(output) if String::from_utf8_lossy(&output.stdout).trim() == pinned => {}
-        other if required => panic!("{} has not {pinned}: {other:?}", python.display()),
-        _ => return,
-    }
+    assert_eq!(String::from_utf8_lossy(&versions.stdout).trim(), pinned);
     let output = Command::new(&python)
         .arg(root.join("tests/recipes/transformers_truth.py"))
         .arg("--tiny")

@@ -140,7 +140,7 @@ fn quoted(word: &str) -> String {
     if !word.is_empty() && word.chars().all(is_plain) {
         word.to_owned()
     } else {
-        llmprof_record::command_line::joined(&[word.to_owned()])
+        llmprof_record::command_line::join_words(&[word.to_owned()])
     }
 }
 

@@ -1,7 +1,7 @@
 //! Two runs beside each other.
 
 use llmprof_analysis::compare::{Comparison, PhaseComparison, Verdict};
-use llmprof_report::text::compare as words;
+use llmprof_report::compose::compare::sentences as words;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -141,7 +141,7 @@ pub fn compare_answer(
     let undecided: Vec<&str> = undecided.map(|metric| metric.metric).collect();
     if !undecided.is_empty() {
         answer.abstained.push(format!(
-            "no verdict for {}: the interval does not decide it; `result` says why",
+            "no verdict for {}: there is no interval, or it does not decide; `result` says why",
             undecided.join(", ")
         ));
     }

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use llmprof_analysis::causes::PhaseGain;
 use llmprof_analysis::serving::parts;
-use llmprof_report::compose::concluded_findings;
-use llmprof_report::text;
+use llmprof_report::{
+    compose::{concluded_findings, phases},
+    text::waterfall::idle_cause,
+};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,7 +18,7 @@ use super::kernels::KernelAnswer;
 use super::place::find_phase;
 use super::recorded_text::{RecordedNames, RecordedText};
 use super::summary::PhaseAnswer;
-use super::{PlaceId, RunAnswers};
+use super::{Next, PlaceId, RunAnswers};
 
 const EVIDENCE_MAX: usize = 12;
 const STEPS_MAX: usize = 3;
@@ -196,10 +198,10 @@ impl RunAnswers<'_> {
         let analysis = self.analysis()?;
         let document = self.digest();
         let count = document.findings.len();
-        let found = number.checked_sub(1);
-        let found = found.and_then(|place| concluded_findings(analysis).nth(place));
+        let finding = number.checked_sub(1);
+        let finding = finding.and_then(|place| concluded_findings(analysis).nth(place));
         let item = document.findings.get(number.wrapping_sub(1));
-        let (Some(finding), Some(item)) = (found, item) else {
+        let (Some(finding), Some(item)) = (finding, item) else {
             return Err(match count {
                 0 => {
                     "the run has no finding: no cause or limit is supported by the data".to_owned()
@@ -219,7 +221,7 @@ impl RunAnswers<'_> {
         let phases = (1..).zip(&analysis.phases);
         let phases: Vec<PhaseAnswer> = phases
             .filter(|(_, phase)| about.contains(&phase.name()))
-            .map(PhaseAnswer::of)
+            .map(PhaseAnswer::new)
             .collect();
         let replay = analysis.replays.iter().filter(|replay| {
             about.contains(&replay.label.as_deref().unwrap_or(replay.phase.name()))
@@ -320,7 +322,7 @@ impl RunAnswers<'_> {
         });
         let body = KernelExplained {
             view: self.asked.view(&PlaceId::Kernel(number)),
-            kernel: KernelAnswer::of(number, row),
+            kernel: KernelAnswer::new(number, row),
             full_name: RecordedText::new(&row.name),
             launches: launches.collect(),
             launched_by,
@@ -435,7 +437,7 @@ impl RunAnswers<'_> {
         });
         let idle = waterfall.idle.iter().filter(|part| part.time_ns.0 > 0);
         let idle = idle.take(PARTS_MAX).map(|part| {
-            let words = text::waterfall::idle_cause(&part.name);
+            let words = idle_cause(&part.name);
             let words = words.strip_prefix("idle: ").unwrap_or(&words).to_owned();
             (words, ms(part.time_ns.0 as f64))
         });
@@ -449,11 +451,11 @@ impl RunAnswers<'_> {
             calls: kernel.calls,
             total_ms: ms(kernel.time_ns.0 as f64),
         });
-        let names = RecordedNames::of([phase.name()]);
+        let names = RecordedNames::from_texts([phase.name()]);
         let body = PhaseExplained {
             view: self.asked.view(&PlaceId::of_phase(number, phase)),
-            phase: PhaseAnswer::of((number, phase)),
-            why: names.mark(&text::phases::why(phase)),
+            phase: PhaseAnswer::new((number, phase)),
+            why: names.mark(&phases::sentences::why(phase)),
             parts_ms: parts.collect(),
             idle_ms: idle.collect(),
             kernels: kernels.collect(),
@@ -477,6 +479,22 @@ impl RunAnswers<'_> {
         Ok(answer)
     }
 
+    /// The completed request of a load that took longest.
+    pub(super) fn slowest_request(&self) -> Option<u64> {
+        let load = self.run.record.load.as_ref()?;
+        let completed = load.load.requests.iter().filter(|one| one.is_complete());
+        let slowest = completed.max_by_key(|one| one.e2e_ns())?;
+        Some(slowest.index)
+    }
+
+    /// The question about the slowest request.
+    pub(super) fn next_request(&self, slowest: u64) -> Next {
+        let id = PlaceId::Request(slowest).to_string();
+        let why = "parts of the latency of the slowest request";
+        self.asked
+            .next("explain", &[("id", id.as_str().into())], why)
+    }
+
     pub(super) fn explain_request(&self, index: u64) -> Result<Answer<RequestExplained>, String> {
         let load = self.run.record.load.as_ref();
         let load = load.ok_or("the run is not a served load, so it has no requests")?;
@@ -489,7 +507,7 @@ impl RunAnswers<'_> {
                 None => "the load has no requests".to_owned(),
             }
         })?;
-        let each = parts::split(requests, started, &load.steps);
+        let each = parts::split_requests(requests, started, &load.steps);
         let own = each.iter().find(|parts| parts.index == index);
         let parts = own.map_or_else(BTreeMap::new, |own| {
             let parts = [
@@ -520,9 +538,7 @@ impl RunAnswers<'_> {
             let shorter = others.iter().filter(|time| **time < own.0).count();
             percent(shorter as f64, others.len() as f64)
         });
-        let slowest = requests.iter().filter(|other| other.is_complete());
-        let slowest = slowest.max_by_key(|other| other.e2e_ns());
-        let slowest = slowest.map(|other| other.index);
+        let slowest = self.slowest_request();
         let body = RequestExplained {
             request: index,
             due_ms: ms(request.scheduled_ns.0 as f64),
@@ -543,14 +559,10 @@ impl RunAnswers<'_> {
             let why = "parts_ms: only completed requests that streamed have them";
             answer.abstained.push(why.to_owned());
         }
-        if let Some(slowest) = slowest.filter(|slowest| *slowest != index) {
-            let id = PlaceId::Request(slowest).to_string();
-            let why = "the slowest request";
-            answer.next.push(
-                self.asked
-                    .next("explain", &[("id", id.as_str().into())], why),
-            );
-        }
+        let slowest = slowest.filter(|slowest| *slowest != index);
+        answer
+            .next
+            .extend(slowest.map(|slowest| self.next_request(slowest)));
         answer
             .next
             .push(self.asked.next("summary", &[], "the load as a whole"));

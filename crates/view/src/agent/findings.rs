@@ -1,6 +1,6 @@
 //! Findings: what was done, where, what removing it saves, what to change.
 
-use llmprof_analysis::causes::{Cause, CauseKind, Place};
+use llmprof_analysis::causes::{Cause, CauseKind, CausePlace};
 use llmprof_analysis::findings::{Conclusion, Confidence, Finding, GainOf};
 use llmprof_report::{Document, FindingItem, compose::concluded_findings};
 use schemars::JsonSchema;
@@ -106,7 +106,7 @@ pub struct SpeedupAnswer {
 }
 
 impl FindingAnswer {
-    fn of(number: usize, finding: &Finding, item: &FindingItem, names: &RecordedNames) -> Self {
+    fn new(number: usize, finding: &Finding, item: &FindingItem, names: &RecordedNames) -> Self {
         let cause = cause_of(finding);
         let gains = cause.map_or(&[][..], |cause| &cause.gains);
         let gain = gains.iter().map(|gain| GainAnswer {
@@ -158,7 +158,7 @@ impl FindingAnswer {
     }
 }
 
-pub(super) fn cause_of(finding: &Finding) -> Option<&Cause> {
+pub(crate) fn cause_of(finding: &Finding) -> Option<&Cause> {
     match &finding.conclusion {
         Some(Conclusion::Cause { cause }) => Some(cause),
         _ => None,
@@ -171,7 +171,10 @@ fn reason_without_place(cause: &Cause) -> &'static str {
         CauseKind::BlockingLaunches | CauseKind::CpuContention { .. } => {
             "it is a setting or a load of the whole process, not a place in the program"
         }
-        CauseKind::OtherWork { .. } => "the work is on another stream or in another process",
+        CauseKind::OtherWork { .. } | CauseKind::GpuShared { .. } => {
+            "the work is on another stream or in another process"
+        }
+        CauseKind::DevicesInTurn { .. } => "it is the sum of what all GPUs do, not one place",
         CauseKind::LaunchBound { .. }
         | CauseKind::UnfusedElementwise { .. }
         | CauseKind::Communication { .. }
@@ -180,7 +183,7 @@ fn reason_without_place(cause: &Cause) -> &'static str {
     }
 }
 
-fn place_of(place: &Place) -> Option<PlaceAnswer> {
+fn place_of(place: &CausePlace) -> Option<PlaceAnswer> {
     let text = |text: &Option<String>| text.as_deref().map(RecordedText::new);
     let place = PlaceAnswer {
         operator: text(&place.operator),
@@ -202,7 +205,7 @@ impl RunAnswers<'_> {
             .take(FINDINGS_MAX)
             .map(|(number, (finding, item))| {
                 let names = RecordedNames::in_value(finding);
-                FindingAnswer::of(number, finding, item, &names)
+                FindingAnswer::new(number, finding, item, &names)
             })
             .collect()
     }

@@ -52,7 +52,7 @@ pub struct KernelAnswer {
 }
 
 impl KernelAnswer {
-    pub(super) fn of(number: usize, row: &KernelRow) -> Self {
+    pub(super) fn new(number: usize, row: &KernelRow) -> Self {
         Self {
             id: PlaceId::Kernel(number).to_string(),
             name: RecordedText::new(&kernel_label(&row.name)),
@@ -92,7 +92,7 @@ impl RunAnswers<'_> {
         let shown = matching.into_iter().skip(from.saturating_sub(1));
         let kernels: Vec<KernelAnswer> = shown
             .take(KERNELS_MAX)
-            .map(|(number, row)| KernelAnswer::of(number, row))
+            .map(|(number, row)| KernelAnswer::new(number, row))
             .collect();
         let mut next = Vec::new();
         if let Some(first) = kernels.first() {

@@ -28,6 +28,7 @@ pub use self::explain::{
     FindingExplained, KernelExplained, LaunchAnswer, LauncherAnswer, PhaseExplained,
     PhaseKernelAnswer, RequestExplained, StepAnswer,
 };
+pub(crate) use self::findings::cause_of;
 pub use self::findings::{FindingAnswer, FindingsAnswer, GainAnswer, PlaceAnswer, SpeedupAnswer};
 pub use self::kernels::{KernelAnswer, KernelsAnswer};
 pub use self::place::PlaceId;
@@ -42,7 +43,7 @@ const ABSTENTIONS_MAX: usize = 4;
 
 /// What is asked about one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum AgentQuestion {
     Summary,
     /// Findings from this number on.
     Findings {
@@ -64,7 +65,7 @@ struct RunAnswers<'a> {
 
 impl OpenedRun {
     /// The text of the answer, or of an error that names the next call.
-    pub fn ask(&self, asked: &Asked, question: &Question) -> Result<String, String> {
+    pub fn ask(&self, asked: &Asked, question: &AgentQuestion) -> Result<String, String> {
         let answers = RunAnswers { run: self, asked };
         answers.ask(question).map_err(|error| {
             let summary = asked.next("summary", &[], "what the run has");
@@ -74,12 +75,14 @@ impl OpenedRun {
 }
 
 impl RunAnswers<'_> {
-    fn ask(&self, question: &Question) -> Result<String, String> {
+    fn ask(&self, question: &AgentQuestion) -> Result<String, String> {
         let text = match question {
-            Question::Summary => self.summary()?.text(),
-            Question::Findings { from } => self.findings(*from)?.text(),
-            Question::Kernels { from, filter } => self.kernels(*from, filter.as_deref())?.text(),
-            Question::Explain(place) => match place {
+            AgentQuestion::Summary => self.summary()?.text(),
+            AgentQuestion::Findings { from } => self.findings(*from)?.text(),
+            AgentQuestion::Kernels { from, filter } => {
+                self.kernels(*from, filter.as_deref())?.text()
+            }
+            AgentQuestion::Explain(place) => match place {
                 PlaceId::Finding(number) => self.explain_finding(*number)?.text(),
                 PlaceId::Kernel(number) => self.explain_kernel(*number)?.text(),
                 PlaceId::Phase(name) => self.explain_phase(name)?.text(),

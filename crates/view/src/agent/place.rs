@@ -74,7 +74,12 @@ impl std::str::FromStr for PlaceId {
                 "`{start}` is not an id such as finding=1, kernel=1, phase=decode, step=0, request=0 or window=0..1000000 (ns)"
             )
         };
-        let (kind, value) = text.split_once('=').ok_or_else(wrong)?;
+        // Findings are printed as `1.`.
+        let (kind, value) = match text.split_once('=') {
+            Some(parts) => parts,
+            None if text.parse::<usize>().is_ok() => ("finding", text),
+            None => return Err(wrong()),
+        };
         let number = || value.parse().map_err(|_| wrong());
         match kind {
             "finding" => Ok(Self::Finding(number()?)),

@@ -81,7 +81,7 @@ impl RecordedNames {
         names.sorted()
     }
 
-    pub(super) fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
+    pub(super) fn from_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut names = Self::default();
         texts.into_iter().for_each(|text| names.push(text));
         names.sorted()
@@ -206,7 +206,7 @@ mod tests {
     /// A name inside of another is not fenced twice.
     #[test]
     fn fences_do_not_nest() {
-        let names = RecordedNames::of(["forward pass", "my forward pass of layers"]);
+        let names = RecordedNames::from_texts(["forward pass", "my forward pass of layers"]);
         assert_eq!(
             names.mark("in my forward pass of layers; forward pass."),
             "in ⟦my forward pass of layers⟧; ⟦forward pass⟧."

@@ -1,6 +1,6 @@
 //! Runs below a folder.
 
-use llmprof_record::store::{Liveness, StoredRun};
+use llmprof_record::store::StoredRun;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -45,7 +45,7 @@ pub struct RunAnswer {
 
 /// The answer about runs, each with its path as calls name it; `filter` is text in path, experiment or model.
 pub fn runs_answer(
-    found: &[(String, StoredRun)],
+    runs: &[(String, StoredRun)],
     filter: Option<&str>,
     caller: &Caller,
 ) -> Answer<RunsAnswer> {
@@ -57,7 +57,7 @@ pub fn runs_answer(
                 .any(|text| text.to_lowercase().contains(filter))
         })
     };
-    let wanted: Vec<&(String, StoredRun)> = found
+    let wanted: Vec<&(String, StoredRun)> = runs
         .iter()
         .rev()
         .filter(|(path, run)| path.chars().count() <= PATH_CHARS_MAX && is_wanted(path, run))
@@ -68,7 +68,7 @@ pub fn runs_answer(
         .map(|(path, run)| RunAnswer {
             run: shown_path(path).into_owned(),
             created: run.manifest.created.clone(),
-            state: state_of(run),
+            state: run.manifest.status.to_string(),
             experiment: RecordedText::new(&run.manifest.experiment),
             model: RecordedText::new(&run.manifest.model),
             issues: run.manifest.issues.len(),
@@ -109,14 +109,4 @@ pub fn runs_answer(
     }
     answer.next = next;
     answer
-}
-
-fn state_of(run: &StoredRun) -> String {
-    if run.liveness() == Liveness::Dead {
-        return "dead".to_owned();
-    }
-    let status = serde_json::to_value(run.manifest.status).ok();
-    status
-        .and_then(|status| status.as_str().map(str::to_owned))
-        .unwrap_or_default()
 }

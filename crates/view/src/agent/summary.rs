@@ -1,7 +1,7 @@
 //! A run in one answer: the result, its phases, the first findings, what must not be trusted.
 
 use llmprof_analysis::{Analysis, PhaseAnalysis};
-use llmprof_report::text::{self, warning_lines};
+use llmprof_report::{compose::phases, text::warning_lines};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -67,7 +67,7 @@ pub struct PhaseAnswer {
 
 impl PhaseAnswer {
     /// A phase with its number in the analysis, from 1.
-    pub(super) fn of((number, phase): (usize, &PhaseAnalysis)) -> Self {
+    pub(super) fn new((number, phase): (usize, &PhaseAnalysis)) -> Self {
         let waterfall = &phase.waterfall;
         let wall = waterfall.wall_ns.0 as f64;
         let traced = phase.traced.as_ref();
@@ -83,7 +83,7 @@ impl PhaseAnswer {
             roofline_pct: waterfall
                 .roofline_ns
                 .map(|least| percent(least.0 as f64, wall)),
-            limit: text::phases::class(phase),
+            limit: phases::sentences::class(phase),
         }
     }
 }
@@ -113,7 +113,7 @@ pub(super) fn names_of(analysis: &Analysis) -> RecordedNames {
         let operators = timeline.operators.iter().take(KERNELS_NAMED);
         texts.extend(operators.map(|operator| operator.name.as_str()));
     }
-    let mut names = RecordedNames::of(texts);
+    let mut names = RecordedNames::from_texts(texts);
     names.extend(RecordedNames::in_value(&analysis.program));
     names.extend(RecordedNames::in_value(&analysis.issues));
     names
@@ -145,6 +145,10 @@ impl RunAnswers<'_> {
         if analysis.timeline.is_some() {
             next.push(self.asked.next("kernels", &[], "kernels by total time"));
         }
+        next.extend(
+            self.slowest_request()
+                .map(|slowest| self.next_request(slowest)),
+        );
         let body = SummaryAnswer {
             title: RecordedText::new(&document.title),
             program: serde_json::to_value(analysis.program.kind)
@@ -155,7 +159,7 @@ impl RunAnswers<'_> {
             phases: (1..)
                 .zip(&analysis.phases)
                 .take(PHASES_MAX)
-                .map(PhaseAnswer::of)
+                .map(PhaseAnswer::new)
                 .collect(),
             findings,
             warnings: warnings.map(|line| names.mark(line)).collect(),

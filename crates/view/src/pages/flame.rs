@@ -2,6 +2,7 @@
 
 use llmprof_analysis::host_stacks::flame_stacks;
 use llmprof_record::flame::FlameStack;
+use llmprof_record::trace::HostKind;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
@@ -12,13 +13,19 @@ const SHARE_MIN: f64 = 1.0 / 4096.0;
 
 const NO_STACKS: &str = "No host stacks were recorded. llmprof record samples them; torch.profiler records Python functions with with_stack=True.";
 
+/// Stacks of other threads say nothing about a device.
+const NO_CALLS: &str = "Host stacks are shown of threads that call a GPU, and none here does. Timeline shows the recorded functions, Query has them in host_op and sample.";
+
 pub(super) fn flame_json(run: &OpenedRun) -> Value {
     let Some(trace) = run.record.trace() else {
         return json!({"why": "This run has no trace, and host stacks are part of one."});
     };
     let whole = flame_stacks(trace, false);
     if whole.is_empty() {
-        return json!({"why": NO_STACKS});
+        let is_recorded =
+            trace.hosts.kind.contains(&HostKind::PYTHON) || !trace.host_samples.is_empty();
+        let why = if is_recorded { NO_CALLS } else { NO_STACKS };
+        return json!({"why": why});
     }
     let idle = flame_stacks(trace, true);
     json!({
@@ -29,17 +36,17 @@ pub(super) fn flame_json(run: &OpenedRun) -> Value {
 
 /// One frame under its callers.
 #[derive(Default)]
-struct Node {
+struct FlameNode {
     total_ns: i64,
     /// By the number of the name, in the order of the stacks.
-    children: Vec<(usize, Node)>,
+    children: Vec<(usize, FlameNode)>,
 }
 
 /// `{names, tree}`: a node is `[name, total_ns, children]`.
 fn tree_json(stacks: &[FlameStack]) -> Value {
     let mut numbers: FxHashMap<&str, usize> = FxHashMap::default();
     let mut names: Vec<&str> = Vec::new();
-    let mut root = Node::default();
+    let mut root = FlameNode::default();
     for stack in stacks {
         let time = stack.time_ns.0;
         root.total_ns += time;
@@ -51,7 +58,7 @@ fn tree_json(stacks: &[FlameStack]) -> Value {
             });
             let known = node.children.iter().position(|(child, _)| *child == name);
             let place = known.unwrap_or_else(|| {
-                node.children.push((name, Node::default()));
+                node.children.push((name, FlameNode::default()));
                 node.children.len() - 1
             });
             node = &mut node.children[place].1;
@@ -62,7 +69,7 @@ fn tree_json(stacks: &[FlameStack]) -> Value {
     json!({"names": names, "total_ns": root.total_ns, "children": children_json(root.children, least)})
 }
 
-fn children_json(children: Vec<(usize, Node)>, least: i64) -> Vec<Value> {
+fn children_json(children: Vec<(usize, FlameNode)>, least: i64) -> Vec<Value> {
     let kept = children
         .into_iter()
         .filter(|(_, node)| node.total_ns > least);

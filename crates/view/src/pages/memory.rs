@@ -68,7 +68,7 @@ fn snapshot_charts(run: &OpenedRun) -> Vec<Value> {
 /// Of a trace with memory events: the operator that was running on the thread is the site.
 fn trace_charts(trace: &Trace, shift: i64) -> Vec<Value> {
     let memory = &trace.memory;
-    let sites = OperatorSites::of(trace);
+    let sites = OperatorSites::from_trace(trace);
     let mut by_place: Vec<((MemoryPlace, u32), Vec<usize>)> = Vec::new();
     for row in 0..memory.len() {
         let place = (memory.place[row], memory.device[row]);
@@ -114,7 +114,7 @@ struct OperatorSites {
 }
 
 impl OperatorSites {
-    fn of(trace: &Trace) -> Self {
+    fn from_trace(trace: &Trace) -> Self {
         let hosts = &trace.hosts;
         let mut sites = Self {
             names: Vec::new(),

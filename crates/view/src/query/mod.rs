@@ -1,5 +1,6 @@
 //! SQL over a run, read-only and within limits.
 
+mod answer;
 mod module;
 pub(crate) mod tables;
 
@@ -12,6 +13,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error};
 use serde_json::{Value, json};
 
+pub use self::answer::QueryAnswer;
 pub use self::tables::QueryTable;
 use crate::opened_run::OpenedRun;
 
@@ -52,21 +54,6 @@ pub enum QueryError {
     NotAllowed(String),
 }
 
-/// Rows in the order of the query.
-#[derive(Debug, PartialEq)]
-pub struct QueryAnswer {
-    pub columns: Vec<String>,
-    pub rows: Vec<Vec<Value>>,
-    /// Whether there are more rows than the limit.
-    pub is_cut: bool,
-}
-
-impl QueryAnswer {
-    pub fn json(&self) -> Value {
-        json!({"columns": self.columns, "rows": self.rows, "is_cut": self.is_cut})
-    }
-}
-
 /// Answers one SELECT over the tables of [`QueryTable`].
 pub fn query(
     run: &Arc<OpenedRun>,
@@ -103,8 +90,8 @@ pub fn query(
     let mut statement = connection.prepare(sql).map_err(failed)?;
     let columns: Vec<String> = statement.column_names().map(ToOwned::to_owned).collect();
     let mut rows = Vec::new();
-    let mut found = statement.query([]).map_err(failed)?;
-    while let Some(row) = found.next().map_err(failed)? {
+    let mut answer = statement.query([]).map_err(failed)?;
+    while let Some(row) = answer.next().map_err(failed)? {
         if rows.len() == limits.rows {
             return Ok(QueryAnswer {
                 columns,

@@ -11,7 +11,7 @@ use rusqlite::vtab::{
 };
 use rusqlite::{Connection, Error, Result};
 
-use super::tables::{Cell, QueryTable, TraceRows};
+use super::tables::{QueryCell, QueryTable, TraceRows};
 use crate::opened_run::OpenedRun;
 
 pub(super) fn register(connection: &Connection, run: &Arc<OpenedRun>) -> Result<()> {
@@ -60,7 +60,7 @@ unsafe impl<'vtab> VTab<'vtab> for RunTable {
     }
 
     fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
-        let rows = TraceRows::of(&self.run, 0).map_or(0, |rows| rows.len(self.table));
+        let rows = TraceRows::for_trace(&self.run, 0).map_or(0, |rows| rows.len(self.table));
         info.set_estimated_cost(rows as f64);
         info.set_estimated_rows(rows as i64);
         Ok(true)
@@ -95,7 +95,7 @@ struct RunCursor<'vtab> {
 impl RunCursor<'_> {
     /// Moves on to a row of the table, if this is none.
     fn settle(&mut self) {
-        while let Some(rows) = TraceRows::of(&self.run, self.trace) {
+        while let Some(rows) = TraceRows::for_trace(&self.run, self.trace) {
             let length = rows.len(self.table);
             while self.row < length && !rows.is_row(self.table, self.row) {
                 self.row += 1;
@@ -133,20 +133,21 @@ unsafe impl VTabCursor for RunCursor<'_> {
     }
 
     fn eof(&self) -> bool {
-        TraceRows::of(&self.run, self.trace).is_none()
+        TraceRows::for_trace(&self.run, self.trace).is_none()
     }
 
     fn column(&self, context: &mut Context, column: c_int) -> Result<()> {
         let column = self.table.columns().get(column as usize);
-        let rows = TraceRows::of(&self.run, self.trace);
+        let rows = TraceRows::for_trace(&self.run, self.trace);
         let (Some(rows), Some(column)) = (rows, column) else {
             return context.set_result(rusqlite::types::Null);
         };
         match rows.cell(self.table, self.row, column) {
-            Cell::Null => context.set_result(rusqlite::types::Null),
-            Cell::Integer(value) => context.set_result(value),
-            Cell::Text(text) => context.set_result(text),
-            Cell::Owned(text) => context.set_result(text),
+            QueryCell::Null => context.set_result(rusqlite::types::Null),
+            QueryCell::Integer(value) => context.set_result(value),
+            QueryCell::Real(value) => context.set_result(value),
+            QueryCell::Text(text) => context.set_result(text),
+            QueryCell::Owned(text) => context.set_result(text),
         }
     }
 

@@ -1,33 +1,36 @@
 //! The tables of a query: rows of the traces as they are, no copy. `docs/view.md` lists them; a test compares.
 
 use llmprof_record::trace::{HostKind, StrId, ThreadId, Trace};
+use llmprof_report::compose::concluded_findings;
 
+use crate::agent::cause_of;
 use crate::lanes::{idle_label, idle_parts};
 use crate::opened_run::OpenedRun;
 use crate::timeline::TimelineTrace;
 
 /// A value of a cell.
-pub(crate) enum Cell<'a> {
+pub(crate) enum QueryCell<'a> {
     Null,
     Integer(i64),
+    Real(f64),
     Text(&'a str),
     Owned(String),
 }
 
-impl<'a> From<Option<&'a str>> for Cell<'a> {
+impl<'a> From<Option<&'a str>> for QueryCell<'a> {
     fn from(text: Option<&'a str>) -> Self {
         text.map_or(Self::Null, Self::Text)
     }
 }
 
-impl From<Option<String>> for Cell<'_> {
+impl From<Option<String>> for QueryCell<'_> {
     fn from(text: Option<String>) -> Self {
         text.map_or(Self::Null, Self::Owned)
     }
 }
 
 macro_rules! integers {
-    ($($type:ty),*) => { $(impl From<$type> for Cell<'_> {
+    ($($type:ty),*) => { $(impl From<$type> for QueryCell<'_> {
         fn from(value: $type) -> Self { Self::Integer(value as i64) }
     })* };
 }
@@ -199,14 +202,14 @@ impl QueryTable {
                 "place",
                 "device",
             ],
-            Self::Finding => &["id", "title", "gain", "knob", "evidence"],
+            Self::Finding => &["id", "title", "gain", "gain_ms", "knob", "evidence"],
         }
     }
 
     /// Whether a column has texts. Threads and processes are numbers or texts, as their tool wrote them: those are texts.
     pub fn is_text(self, column: &str) -> bool {
         match self {
-            Self::Finding => column != "id",
+            Self::Finding => !matches!(column, "id" | "gain_ms"),
             _ => matches!(
                 column,
                 "name"
@@ -231,6 +234,11 @@ impl QueryTable {
         }
     }
 
+    /// Whether a column has numbers that are not whole.
+    pub fn is_real(self, column: &str) -> bool {
+        self == Self::Finding && column == "gain_ms"
+    }
+
     /// Whether rows belong to the run and not to one of its traces.
     pub(crate) fn is_of_run(self) -> bool {
         matches!(self, Self::Step | Self::Finding)
@@ -251,7 +259,7 @@ pub(crate) struct TraceRows<'a> {
 }
 
 impl<'a> TraceRows<'a> {
-    pub(crate) fn of(run: &'a OpenedRun, number: usize) -> Option<Self> {
+    pub(crate) fn for_trace(run: &'a OpenedRun, number: usize) -> Option<Self> {
         let on = run.timeline.traces.get(number)?;
         let trace = &run.record.traces.get(on.index)?.trace;
         Some(Self {
@@ -286,18 +294,18 @@ impl<'a> TraceRows<'a> {
         }
     }
 
-    fn time(&self, time: i64) -> Cell<'a> {
-        Cell::Integer(time.saturating_add(self.on.shift) - self.run.timeline.origin)
+    fn time(&self, time: i64) -> QueryCell<'a> {
+        QueryCell::Integer(time.saturating_add(self.on.shift) - self.run.timeline.origin)
     }
 
-    fn text(&self, id: StrId) -> Cell<'a> {
-        Cell::Text(self.trace.text(id))
+    fn text(&self, id: StrId) -> QueryCell<'a> {
+        QueryCell::Text(self.trace.text(id))
     }
 
-    fn thread(&self, id: ThreadId, is_process: bool) -> Cell<'a> {
+    fn thread(&self, id: ThreadId, is_process: bool) -> QueryCell<'a> {
         let row = id.0 as usize;
         if id == ThreadId::NONE || row >= self.trace.threads.len() {
-            return Cell::Null;
+            return QueryCell::Null;
         }
         let thread = self.trace.threads.row(row);
         let (number, label) = if is_process {
@@ -306,25 +314,27 @@ impl<'a> TraceRows<'a> {
             (thread.thread, thread.label)
         };
         match label {
-            StrId::EMPTY => Cell::Integer(number),
+            StrId::EMPTY => QueryCell::Integer(number),
             label => self.text(label),
         }
     }
 
     /// Columns that tell where a device event comes from.
-    fn origin(&self, origin: llmprof_analysis::EventOrigin, column: &str) -> Cell<'a> {
+    fn origin(&self, origin: llmprof_analysis::EventOrigin, column: &str) -> QueryCell<'a> {
         match column {
-            "launch_id" => origin.call.map_or(Cell::Null, Cell::from),
-            "operator" => origin.operator.map_or(Cell::Null, |row| {
+            "launch_id" => origin.call.map_or(QueryCell::Null, QueryCell::from),
+            "operator" => origin.operator.map_or(QueryCell::Null, |row| {
                 self.text(self.trace.hosts.name[row as usize])
             }),
             "module" => self.on.origins.modules(self.trace, origin).into(),
-            _ => Cell::Null,
+            _ => QueryCell::Null,
         }
     }
 
-    pub(crate) fn cell(&self, table: QueryTable, row: usize, column: &str) -> Cell<'a> {
+    pub(crate) fn cell(&self, table: QueryTable, row: usize, column: &str) -> QueryCell<'a> {
         match column {
+            // Numbers of findings begin at 1, as in `finding=1`.
+            "id" if table == QueryTable::Finding => return (row + 1).into(),
             "id" => return row.into(),
             "trace" => return self.number.into(),
             _ => {}
@@ -343,7 +353,7 @@ impl<'a> TraceRows<'a> {
         }
     }
 
-    fn kernel(&self, row: usize, column: &str) -> Cell<'a> {
+    fn kernel(&self, row: usize, column: &str) -> QueryCell<'a> {
         let rows = &self.trace.kernels;
         match column {
             "name" => self.text(rows.name[row]),
@@ -380,11 +390,11 @@ impl<'a> TraceRows<'a> {
         }
     }
 
-    fn host(&self, row: usize, column: &str) -> Cell<'a> {
+    fn host(&self, row: usize, column: &str) -> QueryCell<'a> {
         let rows = &self.trace.hosts;
         match column {
             "name" => self.text(rows.name[row]),
-            "kind" => Cell::Text(rows.kind[row].name()),
+            "kind" => QueryCell::Text(rows.kind[row].name()),
             "start_ns" => self.time(rows.start[row]),
             "duration_ns" => rows.duration[row].into(),
             "process" => self.thread(rows.thread[row], true),
@@ -396,17 +406,17 @@ impl<'a> TraceRows<'a> {
                 let end = launched.partition_point(|(call, _)| *call as usize <= row);
                 (end - first).into()
             }
-            _ => Cell::Null,
+            _ => QueryCell::Null,
         }
     }
 
-    fn copy(&self, row: usize, column: &str) -> Cell<'a> {
+    fn copy(&self, row: usize, column: &str) -> QueryCell<'a> {
         let rows = &self.trace.copies;
         match column {
             "name" => self.text(rows.name[row]),
-            "direction" => Cell::Text(rows.kind[row].name()),
-            "source" => Cell::Text(rows.source[row].name()),
-            "target" => Cell::Text(rows.target[row].name()),
+            "direction" => QueryCell::Text(rows.kind[row].name()),
+            "source" => QueryCell::Text(rows.source[row].name()),
+            "target" => QueryCell::Text(rows.target[row].name()),
             "bytes" => rows.bytes[row].into(),
             "start_ns" => self.time(rows.start[row]),
             "duration_ns" => rows.duration[row].into(),
@@ -418,7 +428,7 @@ impl<'a> TraceRows<'a> {
         }
     }
 
-    fn memset(&self, row: usize, column: &str) -> Cell<'a> {
+    fn memset(&self, row: usize, column: &str) -> QueryCell<'a> {
         let rows = &self.trace.memsets;
         match column {
             "name" => self.text(rows.name[row]),
@@ -433,30 +443,30 @@ impl<'a> TraceRows<'a> {
         }
     }
 
-    fn range(&self, row: usize, column: &str) -> Cell<'a> {
+    fn range(&self, row: usize, column: &str) -> QueryCell<'a> {
         let rows = &self.trace.ranges;
         match column {
             "name" => self.text(rows.name[row]),
-            "kind" => Cell::Text(rows.kind[row].name()),
+            "kind" => QueryCell::Text(rows.kind[row].name()),
             "start_ns" => self.time(rows.start[row]),
             "duration_ns" => rows.duration[row].into(),
             "process" => self.thread(rows.thread[row], true),
             "thread" => self.thread(rows.thread[row], false),
-            _ => Cell::Null,
+            _ => QueryCell::Null,
         }
     }
 
-    fn step(&self, row: usize, column: &str) -> Cell<'a> {
+    fn step(&self, row: usize, column: &str) -> QueryCell<'a> {
         let (phase, start, end) = &self.run.timeline.phases[row];
         match column {
-            "phase" => Cell::Text(phase),
-            "start_ns" => Cell::Integer(start - self.run.timeline.origin),
-            "duration_ns" => Cell::Integer(end - start),
-            _ => Cell::Null,
+            "phase" => QueryCell::Text(phase),
+            "start_ns" => QueryCell::Integer(start - self.run.timeline.origin),
+            "duration_ns" => QueryCell::Integer(end - start),
+            _ => QueryCell::Null,
         }
     }
 
-    fn idle_gap(&self, row: usize, column: &str) -> Cell<'a> {
+    fn idle_gap(&self, row: usize, column: &str) -> QueryCell<'a> {
         let gap = self.on.origins.gaps()[row];
         let [
             busy,
@@ -472,7 +482,7 @@ impl<'a> TraceRows<'a> {
             "device" => gap.device.into(),
             "start_ns" => self.time(gap.start_ns),
             "duration_ns" => (gap.end_ns - gap.start_ns).into(),
-            "cause" => Cell::Text(idle_label(&gap)),
+            "cause" => QueryCell::Text(idle_label(&gap)),
             "host_busy_ns" => busy.into(),
             "host_sync_ns" => sync.into(),
             "launch_latency_ns" => latency.into(),
@@ -481,11 +491,11 @@ impl<'a> TraceRows<'a> {
             "not_started_ns" => not_started.into(),
             "data_loading_ns" => loading.into(),
             "unknown_ns" => unknown.into(),
-            _ => Cell::Null,
+            _ => QueryCell::Null,
         }
     }
 
-    fn sample(&self, row: usize, column: &str) -> Cell<'a> {
+    fn sample(&self, row: usize, column: &str) -> QueryCell<'a> {
         let rows = &self.trace.host_samples;
         let frame = || self.trace.stack_frames.stack(rows.stack[row]).next();
         match column {
@@ -493,36 +503,45 @@ impl<'a> TraceRows<'a> {
             "period_ns" => rows.period[row].into(),
             "process" => self.thread(rows.thread[row], true),
             "thread" => self.thread(rows.thread[row], false),
-            "state" => Cell::Text(rows.cpu[row].name()),
-            "wait" => Cell::Text(rows.wait[row].name()),
-            "function" => frame().map_or(Cell::Null, |frame| self.text(frame.function)),
-            "file" => frame().map_or(Cell::Null, |frame| self.text(frame.file)),
-            "line" => frame().map_or(Cell::Null, |frame| frame.line.into()),
-            _ => Cell::Null,
+            "state" => QueryCell::Text(rows.cpu[row].name()),
+            "wait" => QueryCell::Text(rows.wait[row].name()),
+            "function" => frame().map_or(QueryCell::Null, |frame| self.text(frame.function)),
+            "file" => frame().map_or(QueryCell::Null, |frame| self.text(frame.file)),
+            "line" => frame().map_or(QueryCell::Null, |frame| frame.line.into()),
+            _ => QueryCell::Null,
         }
     }
 
-    fn memory(&self, row: usize, column: &str) -> Cell<'a> {
+    fn memory(&self, row: usize, column: &str) -> QueryCell<'a> {
         let rows = &self.trace.memory;
         match column {
             "time_ns" => self.time(rows.time[row]),
             "bytes" => rows.bytes[row].into(),
             "allocated_bytes" => rows.allocated[row].into(),
             "reserved_bytes" => rows.reserved[row].into(),
-            "place" => Cell::Text(rows.place[row].name()),
+            "place" => QueryCell::Text(rows.place[row].name()),
             "device" => rows.device[row].into(),
-            _ => Cell::Null,
+            _ => QueryCell::Null,
         }
     }
 
-    fn finding(&self, row: usize, column: &str) -> Cell<'a> {
+    /// What removing the cause of a finding saves, of the first phase that its sentence names: of a step where that has steps, else
+    /// of a pass.
+    fn gain_ms(&self, row: usize) -> Option<f64> {
+        let analysis = self.run.analysis.as_ref()?;
+        let cause = cause_of(concluded_findings(analysis).nth(row)?)?;
+        Some(cause.gains.first()?.saved_ns.millis())
+    }
+
+    fn finding(&self, row: usize, column: &str) -> QueryCell<'a> {
         let finding = &self.run.findings()[row];
         match column {
-            "title" => Cell::Text(&finding.title),
+            "title" => QueryCell::Text(&finding.title),
             "gain" => finding.gain.as_deref().into(),
+            "gain_ms" => self.gain_ms(row).map_or(QueryCell::Null, QueryCell::Real),
             "knob" => finding.knob.as_deref().into(),
-            "evidence" => Cell::Owned(finding.evidence.join("\n")),
-            _ => Cell::Null,
+            "evidence" => QueryCell::Owned(finding.evidence.join("\n")),
+            _ => QueryCell::Null,
         }
     }
 }

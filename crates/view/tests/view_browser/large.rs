@@ -11,7 +11,7 @@ use llmprof_record::run::{RecordedTrace, RunRecord};
 use llmprof_record::trace::{StrId, ThreadId, Trace, TraceBuilder};
 use llmprof_units::stats::percentile;
 use llmprof_view::tile::TilePlace;
-use llmprof_view::{OpenedRun, Site, Timeline};
+use llmprof_view::{OpenedRun, Site, ViewTimeline};
 use serde_json::{Value, json};
 
 use crate::{browser, settle, start, wait};
@@ -150,9 +150,7 @@ fn ten_million_events() {
         quantile(&mut tiles, 0.5),
         quantile(&mut tiles, 0.99)
     );
-    let Some(mut browser) = browser() else {
-        return;
-    };
+    let mut browser = browser();
     browser.open_url(&format!("{url}#timeline"));
     wait(
         &mut browser,
@@ -192,6 +190,24 @@ fn ten_million_events() {
         quantile(&mut paints, 0.5),
         quantile(&mut paints, 0.95)
     );
+    let mut control = control_frames(&mut browser);
+    println!(
+        "control, a canvas of the same size with one rectangle: p50 {:.1} ms, p95 {:.1} ms a frame",
+        quantile(&mut control, 0.5),
+        quantile(&mut control, 0.95)
+    );
+}
+
+/// What a frame takes of which the page draws nothing but a rectangle: no page of this size can be faster on this machine.
+fn control_frames(browser: &mut crate::chromium::Chromium) -> Vec<f64> {
+    let frames = browser.value(
+        "(async () => { const old = document.querySelector('.timeline canvas'); const canvas = document.createElement('canvas'); \
+         [canvas.width, canvas.height] = [old.width, old.height]; document.body.replaceChildren(canvas); \
+         const context = canvas.getContext('2d'); const times = []; let last = performance.now(); \
+         for (let step = 0; step < 600; step += 1) { context.fillStyle = step % 2 ? '#fff' : '#eee'; context.fillRect(0, 0, canvas.width, canvas.height); \
+         await new Promise(done => requestAnimationFrame(() => setTimeout(done))); const now = performance.now(); times.push(now - last); last = now; } return times; })()",
+    );
+    serde_json::from_value(frames).unwrap()
 }
 
 /// Durations by kind, s.
@@ -219,7 +235,7 @@ fn process_cpu_ms() -> f64 {
 }
 
 /// CPU time of cutting a tile, for every lane and level: the mean of as many as take 200 ms, so that neither ticks nor other programs count.
-fn cut_times(timeline: &Timeline) -> Vec<(f64, u32)> {
+fn cut_times(timeline: &ViewTimeline) -> Vec<(f64, u32)> {
     let mut times = Vec::new();
     for lane in 0..timeline.lanes.len() {
         for level in 0..34 {

@@ -29,10 +29,9 @@ fn release(browser: &mut crate::chromium::Chromium, request: &Value) {
 }
 
 #[test]
+#[ignore = "live: needs Chromium"]
 fn every_wait_says_what_is_awaited() {
-    let Some(mut browser) = browser() else {
-        return;
-    };
+    let mut browser = browser();
     let url = start(pair());
     // The first paint is the page's own text: no script has run.
     hold(&mut browser, "*/app.js");
@@ -40,6 +39,11 @@ fn every_wait_says_what_is_awaited() {
     let request = held(&mut browser);
     wait(&mut browser, "document.getElementById('main')");
     assert_eq!(browser.value(TEXT), json!("Loading the pages…"));
+    // In the colours of the system: it was white before a dark page.
+    let dark = json!({"features": [{"name": "prefers-color-scheme", "value": "dark"}]});
+    browser.call("Emulation.setEmulatedMedia", dark);
+    let back = browser.value("getComputedStyle(document.body).backgroundColor");
+    assert_eq!(back, json!("rgb(15, 19, 24)"));
     hold(&mut browser, "*/runs.json");
     browser.call("Fetch.continueRequest", json!({"requestId": request}));
     let request = held(&mut browser);
@@ -86,10 +90,9 @@ fn every_wait_says_what_is_awaited() {
 }
 
 #[test]
+#[ignore = "live: needs Chromium"]
 fn a_server_that_is_gone_is_named() {
-    let Some(mut browser) = browser() else {
-        return;
-    };
+    let mut browser = browser();
     hold(&mut browser, "*/runs.json");
     let url = start(pair());
     browser.call("Page.navigate", json!({"url": url}));

@@ -178,15 +178,15 @@ fn host_record() -> RunRecord {
     }
 }
 
-fn open(site: Site, page: &str) -> Option<Chromium> {
-    let mut browser = browser()?;
+fn open(site: Site, page: &str) -> Chromium {
+    let mut browser = browser();
     let url = start(site);
     browser.open_url(&format!("{url}#{page}"));
     wait(
         &mut browser,
         "document.documentElement.dataset.ready === 'yes'",
     );
-    Some(browser)
+    browser
 }
 
 fn text(browser: &mut Chromium) -> String {
@@ -224,10 +224,9 @@ fn looks_right(browser: &mut Chromium, name: &str) {
 }
 
 #[test]
+#[ignore = "live: needs Chromium"]
 fn requests_are_joined_with_engine_steps() {
-    let Some(mut browser) = open(site_of(load()), "requests") else {
-        return;
-    };
+    let mut browser = open(site_of(load()), "requests");
     settle(&mut browser);
     let said = text(&mut browser);
     assert!(
@@ -284,10 +283,9 @@ fn requests_are_joined_with_engine_steps() {
 }
 
 #[test]
+#[ignore = "live: needs Chromium"]
 fn a_long_step_of_one_rank_stands_out() {
-    let Some(mut browser) = open(site_of(ranks()), "ranks") else {
-        return;
-    };
+    let mut browser = open(site_of(ranks()), "ranks");
     let marks = marks(&mut browser);
     assert_eq!(marks.len(), 24);
     let slow: Vec<&String> = marks
@@ -309,10 +307,9 @@ fn a_long_step_of_one_rank_stands_out() {
 }
 
 #[test]
+#[ignore = "live: needs Chromium"]
 fn stacks_are_as_wide_as_their_time() {
-    let Some(mut browser) = open(site_of(host_record()), "flame") else {
-        return;
-    };
+    let mut browser = open(site_of(host_record()), "flame");
     let whole = marks(&mut browser);
     assert!(
         whole[0].starts_with("main (serve.py:1): 40 ms, 100.0 % of all"),
@@ -356,10 +353,9 @@ fn stacks_are_as_wide_as_their_time() {
 }
 
 #[test]
+#[ignore = "live: needs Chromium"]
 fn memory_is_stacked_by_operator() {
-    let Some(mut browser) = open(site_of(host_record()), "memory") else {
-        return;
-    };
+    let mut browser = open(site_of(host_record()), "memory");
     marks(&mut browser);
     let said = text(&mut browser);
     assert!(
@@ -380,14 +376,18 @@ fn memory_is_stacked_by_operator() {
             ],
         ])
     );
+    let held = |texts: &[String]| texts.iter().any(|text| text.starts_with("held before"));
+    assert!(held(&marks(&mut browser)), "it is the smaller part");
+    browser.value("document.querySelector('section input[type=checkbox]').click()");
+    let changing = marks(&mut browser);
+    assert!(!changing.is_empty() && !held(&changing), "{changing:?}");
     looks_right(&mut browser, "memory");
 }
 
 #[test]
+#[ignore = "live: needs Chromium"]
 fn steps_lead_to_the_timeline() {
-    let Some(mut browser) = open(site(), "steps") else {
-        return;
-    };
+    let mut browser = open(site(), "steps");
     let marks = marks(&mut browser);
     assert_eq!(marks.len(), sample::STEPS as usize);
     assert!(marks[0].starts_with("step 0: "), "{}", marks[0]);
@@ -408,12 +408,114 @@ fn steps_lead_to_the_timeline() {
     looks_right(&mut browser, "steps");
 }
 
+#[test]
+#[ignore = "live: needs Chromium"]
+fn a_mark_of_a_chart_tells_its_value_and_text_stays_readable() {
+    let mut browser = open(site(), "run");
+    let marks = "[...document.querySelectorAll('.chart')].flatMap(chart => [...chart.shadowRoot.querySelectorAll('rect > title')])";
+    wait(&mut browser, &format!("{marks}.length > 0"));
+    let told = browser.value(&format!(
+        "{marks}.some(title => /[0-9] (ns|µs|ms|s|%)/.test(title.textContent))"
+    ));
+    assert_eq!(told, json!(true));
+    size(&mut browser, 390, 900);
+    // A chart that does not fit scrolls: its letters would be 4 px high.
+    let width = browser.number("document.querySelector('.chart').shadowRoot.querySelector('svg').getBoundingClientRect().width");
+    assert!(width >= 800.0, "{width}");
+    let over = browser.number("document.documentElement.scrollWidth - innerWidth");
+    assert!(over <= 0.0, "{over} px too wide");
+    // No column is narrower than its words.
+    browser.value("location.hash = '#runs?run=0'; 0");
+    wait(&mut browser, "document.querySelector('th')");
+    let lines = "[...document.querySelectorAll('th button')].map(head => { const range = document.createRange(); range.selectNodeContents(head); \
+         return new Set([...range.getClientRects()].map(box => box.top)).size; })";
+    assert_eq!(browser.value(lines), json!([1, 1, 1, 1, 1]));
+    quiet(&browser);
+}
+
+/// Runs by their notes, and from two of them to their comparison.
+#[test]
+#[ignore = "live: needs Chromium"]
+fn runs_are_filtered_sorted_and_compared() {
+    let noted = |title: &str, notes: Option<&str>| {
+        let record = sample::record();
+        let analysis = llmprof_analysis::analyze(&record, None).unwrap();
+        let mut run = OpenedRun::new(title.to_owned(), record, Some(analysis), None).unwrap();
+        run.notes = notes.map(str::to_owned);
+        Arc::new(run)
+    };
+    let notes = format!("slower since Tuesday\n{HOSTILE}\nagain on Friday");
+    let runs = vec![
+        noted("b", None),
+        noted("c", Some(&notes)),
+        noted("a", Some("the baseline")),
+    ];
+    let mut browser = open(Site { runs }, "runs");
+    let column = |place: usize| {
+        format!(
+            "[...document.querySelectorAll('tbody tr')].map(row => row.children[{place}].textContent)"
+        )
+    };
+    assert_eq!(
+        browser.value(&column(4)),
+        json!(["", "slower since Tuesday", "the baseline"])
+    );
+    let head = |name: &str| {
+        format!(
+            "[...document.querySelectorAll('th button')].find(head => head.textContent === '{name}').click()"
+        )
+    };
+    browser.value(&head("Run"));
+    assert_eq!(browser.value(&column(0)), json!(["a", "b", "c"]));
+    browser.value(&head("Notes"));
+    // A run without notes comes last.
+    assert_eq!(browser.value(&column(0)), json!(["c", "a", "b"]));
+    let filter = |text: &str| {
+        format!(
+            "(() => {{ const filter = document.querySelector('.filter'); filter.value = '{text}'; filter.dispatchEvent(new Event('input')); }})()"
+        )
+    };
+    browser.value(&filter("friday"));
+    assert_eq!(
+        browser.value(&column(0)),
+        json!(["c"]),
+        "the whole notes count"
+    );
+    browser.value("document.querySelector('tbody input').click()");
+    browser.value(&filter("baseline"));
+    browser.value("document.querySelector('tbody input').click()");
+    browser.value(&filter(""));
+    assert_eq!(
+        browser.value("[...document.querySelectorAll('tbody input')].map(input => input.checked)"),
+        json!([true, true, false]),
+        "what is picked stays picked"
+    );
+    looks_right(&mut browser, "runs-with-notes");
+    browser.value("[...document.querySelectorAll('button')].find(button => button.textContent === 'Compare the two').click()");
+    wait(&mut browser, "document.querySelector('.pair')");
+    assert_eq!(
+        browser.value("location.hash"),
+        json!("#compare?with=2&run=1")
+    );
+    wait(
+        &mut browser,
+        "[...document.querySelectorAll('h2')].some(head => head.textContent === 'Kernels by difference')",
+    );
+    looks_right(&mut browser, "compare");
+    browser.value("location.hash = '#run?run=1'; 0");
+    wait(&mut browser, "document.querySelector('.notes')");
+    assert_eq!(
+        browser.value("document.querySelector('.notes').textContent"),
+        json!(notes)
+    );
+    quiet(&browser);
+}
+
 /// A run that has nothing for a page says what would be needed.
 #[test]
+#[ignore = "live: needs Chromium"]
 fn pages_without_data_say_why() {
-    let Some(mut browser) = open(site_of(ranks()), "timeline") else {
-        return;
-    };
+    let mut browser = open(site_of(ranks()), "timeline");
     for (page, why) in [
         ("timeline", "no trace"),
         ("steps", "Nothing in this run shows steps"),
@@ -430,8 +532,7 @@ fn pages_without_data_say_why() {
             ),
         );
     }
-    let other = open(site(), "ranks");
-    let said = other.map(|mut browser| text(&mut browser));
-    assert!(said.is_some_and(|said| said.contains("This run has one rank")));
+    let said = text(&mut open(site(), "ranks"));
+    assert!(said.contains("This run has one rank"), "{said}");
     quiet(&browser);
 }

@@ -68,6 +68,8 @@ fn slices_nest_and_flows_join_calls_with_kernels() {
     let mut trace = Vec::new();
     run.timeline.write_pftrace(&run.record, &mut trace).unwrap();
     let mut tracks: BTreeMap<u64, String> = BTreeMap::new();
+    let mut ranks: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let mut ordered = BTreeSet::new();
     let mut names: BTreeMap<u64, String> = BTreeMap::new();
     let mut open: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
     let mut slices: Vec<(String, String, u64, u64)> = Vec::new();
@@ -84,7 +86,16 @@ fn slices_nest_and_flows_join_calls_with_kernels() {
         if let Some(descriptor) = bytes(&packet, 60) {
             let descriptor = fields(descriptor);
             let name = String::from_utf8(bytes(&descriptor, 2).unwrap().to_vec()).unwrap();
-            tracks.insert(number(&descriptor, 1).unwrap(), name);
+            let track = number(&descriptor, 1).unwrap();
+            if number(&descriptor, 11) == Some(3) {
+                ordered.insert(track);
+            }
+            if let Some(parent) = number(&descriptor, 5) {
+                assert!(ordered.contains(&parent), "{name} has its place by rank");
+                let rank = number(&descriptor, 12).unwrap();
+                ranks.entry(parent).or_default().push(rank);
+            }
+            tracks.insert(track, name);
             continue;
         }
         if let Some(interned) = bytes(&packet, 12) {
@@ -118,6 +129,8 @@ fn slices_nest_and_flows_join_calls_with_kernels() {
         }
     }
     assert!(open.values().all(Vec::is_empty), "all that begins ends");
+    assert_eq!(tracks[&1], "llmprof");
+    assert!(ranks[&1].len() > 1 && ranks.values().all(|ranks| ranks.is_sorted()));
     let stream: Vec<_> = slices
         .iter()
         .filter(|slice| slice.0 == "stream 7")

@@ -25,13 +25,13 @@ fn folder_with(export: &[u8], name: &str) -> tempfile::TempDir {
 }
 
 /// The UI with an export open.
-fn open(folder: &Path, name: &str) -> Option<Chromium> {
-    let mut browser = browser()?;
+fn open(folder: &Path, name: &str) -> Chromium {
+    let mut browser = browser();
     let url = serve_files(folder.to_owned());
     browser.open_url(&format!("{url}#!/?url={url}{name}"));
     wait(&mut browser, "window.app?.trace?.engine");
     browser.value("window.waitForPerfettoIdle().then(() => true)");
-    Some(browser)
+    browser
 }
 
 /// The first row of a query, as the trace processor of the UI answers it.
@@ -57,9 +57,7 @@ fn perfetto_ui_reads_every_slice_flow_and_counter() {
     let mut trace = Vec::new();
     run.timeline.write_pftrace(&run.record, &mut trace).unwrap();
     let folder = folder_with(&trace, "export.pftrace");
-    let Some(mut browser) = open(folder.path(), "export.pftrace") else {
-        return;
-    };
+    let mut browser = open(folder.path(), "export.pftrace");
     assert_eq!(ask(&mut browser, COMPLAINTS), [json!(0)]);
     let slices: usize = run
         .timeline
@@ -93,6 +91,18 @@ fn perfetto_ui_reads_every_slice_flow_and_counter() {
     assert_eq!(ask(&mut browser, idle), [json!(399)]);
     let hostile = "SELECT count(*) AS n FROM slice WHERE name LIKE '<img src=x%'";
     assert_eq!(ask(&mut browser, hostile), [json!(2)]);
+    // Perfetto sorts by name unless told otherwise.
+    let shown = browser.value(
+        "(() => { const titles = nodes => nodes.flatMap(node => [node.name, ...titles(node.children)]); return titles(window.app.trace.workspace.children); })()",
+    );
+    let mut expected = vec!["llmprof".to_owned()];
+    for lane in &run.timeline.lanes {
+        if expected.iter().all(|known| *known != lane.group) {
+            expected.push(lane.group.clone());
+        }
+        expected.push(lane.title.clone());
+    }
+    assert_eq!(shown, json!(expected));
     screenshot(&mut browser, "perfetto-ui");
 }
 
@@ -103,9 +113,7 @@ fn perfetto_ui_reads_the_chrome_export() {
     let mut export = Vec::new();
     trace.write_chrome(&mut export).unwrap();
     let folder = folder_with(&export, "export.json");
-    let Some(mut browser) = open(folder.path(), "export.json") else {
-        return;
-    };
+    let mut browser = open(folder.path(), "export.json");
     assert_eq!(ask(&mut browser, COMPLAINTS), [json!(0)]);
     let kernels = "SELECT count(*) AS n, sum(dur) AS ns FROM slice WHERE category = 'kernel'";
     let busy = sample::STEPS * (sample::GEMM_NS + sample::ELEMENTWISE_NS);

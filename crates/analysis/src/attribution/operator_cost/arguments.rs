@@ -8,15 +8,15 @@ use crate::attribution::operator_cost::{GemmShape, OperatorCost};
 
 /// A tensor among the arguments.
 #[derive(Clone, Copy)]
-pub(crate) struct Operand<'a> {
+pub(crate) struct TensorOperand<'a> {
     dims: &'a [i64],
     strides: &'a [i64],
     pub(crate) dtype: DType,
 }
 
-impl Operand<'_> {
+impl TensorOperand<'_> {
     pub(crate) fn elements(&self) -> Option<u64> {
-        product(self.dims.iter().copied())
+        product_of(self.dims.iter().copied())
     }
 
     /// Bytes that lie behind it: a dimension with stride 0 repeats the same elements.
@@ -24,11 +24,11 @@ impl Operand<'_> {
         let repeated = |index: usize| self.strides.get(index) == Some(&0);
         let distinct = (0..self.dims.len()).filter(|&index| !repeated(index));
         self.dtype
-            .bytes_for(product(distinct.map(|index| self.dims[index]))?)
+            .bytes_for(product_of(distinct.map(|index| self.dims[index]))?)
     }
 }
 
-fn product(sizes: impl IntoIterator<Item = i64>) -> Option<u64> {
+fn product_of(sizes: impl IntoIterator<Item = i64>) -> Option<u64> {
     sizes.into_iter().try_fold(1_u64, |all, size| {
         all.checked_mul(u64::try_from(size).ok()?)
     })
@@ -55,18 +55,18 @@ fn on_matrices(flops: u64, bytes: u64, dtype: DType) -> OperatorCost {
 }
 
 /// The inputs of one call.
-pub(crate) struct Arguments<'a> {
+pub(crate) struct CallArguments<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) inputs: InputsId,
 }
 
-impl<'a> Arguments<'a> {
-    pub(crate) fn tensor(&self, position: usize) -> Option<Operand<'a>> {
+impl<'a> CallArguments<'a> {
+    pub(crate) fn tensor(&self, position: usize) -> Option<TensorOperand<'a>> {
         let argument = self.trace.inputs.arguments(self.inputs).nth(position)?;
         let dtype = self.trace.text(argument.dtype()).parse().ok()?;
         let mut tensors = argument.tensors();
         let tensor = tensors.next()?;
-        tensors.next().is_none().then_some(Operand {
+        tensors.next().is_none().then_some(TensorOperand {
             dims: tensor.dims,
             strides: tensor.strides,
             dtype,
@@ -109,8 +109,8 @@ impl<'a> Arguments<'a> {
         if inner != same {
             return None;
         }
-        let batch = broadcast([lead_left, lead_right])?;
-        let outputs = batch.checked_mul(product([*rows, *columns])?)?;
+        let batch = broadcast_elements([lead_left, lead_right])?;
+        let outputs = batch.checked_mul(product_of([*rows, *columns])?)?;
         let flops = outputs
             .checked_mul(u64::try_from(*inner).ok()?)?
             .checked_mul(2)?;
@@ -138,7 +138,7 @@ impl<'a> Arguments<'a> {
         if inner != width {
             return None;
         }
-        let m = product(rows.iter().copied())?;
+        let m = product_of(rows.iter().copied())?;
         let n = u64::try_from(*out).ok()?;
         let outputs = m.checked_mul(n)?;
         let flops = outputs
@@ -156,7 +156,7 @@ impl<'a> Arguments<'a> {
     /// 2·(scores)·(size of a key + size of a value) per head; a causal mask keeps the scores of earlier tokens.
     pub(crate) fn attention(&self, heads_first: bool, causal: usize) -> Option<OperatorCost> {
         let (query, key, value) = (self.tensor(0)?, self.tensor(1)?, self.tensor(2)?);
-        let shape = |operand: &Operand<'_>| -> Option<[u64; 4]> {
+        let shape = |operand: &TensorOperand<'_>| -> Option<[u64; 4]> {
             let &[batch, second, third, size] = operand.dims else {
                 return None;
             };
@@ -218,7 +218,7 @@ impl<'a> Arguments<'a> {
         let at = |list: &[i64], index: usize, default: i64| {
             list.get(index).or(list.first()).copied().unwrap_or(default)
         };
-        let mut outputs = product([*batch, *out_channels])?;
+        let mut outputs = product_of([*batch, *out_channels])?;
         for (index, (&size, &extent)) in sizes.iter().zip(window).enumerate() {
             let reach = at(&dilation, index, 1).checked_mul(extent.checked_sub(1)?)?;
             let room = size.checked_add(at(&padding, index, 0).checked_mul(2)?)?;
@@ -226,7 +226,8 @@ impl<'a> Arguments<'a> {
             let places = steps.checked_div(at(&stride, index, 1))?.checked_add(1)?;
             outputs = outputs.checked_mul(u64::try_from(places).ok()?)?;
         }
-        let per_output = product(std::iter::once(*group_channels).chain(window.iter().copied()))?;
+        let per_output =
+            product_of(std::iter::once(*group_channels).chain(window.iter().copied()))?;
         let flops = outputs.checked_mul(per_output)?.checked_mul(2)?;
         let bytes = input.bytes()?.checked_add(weight.bytes()?)?;
         let bytes = bytes.checked_add(input.dtype.bytes_for(outputs)?)?;
@@ -235,7 +236,7 @@ impl<'a> Arguments<'a> {
 
     pub(crate) fn elementwise(&self) -> Option<OperatorCost> {
         let count = self.trace.inputs.arguments(self.inputs).len();
-        let operands: Vec<Operand<'_>> = (0..count)
+        let operands: Vec<TensorOperand<'_>> = (0..count)
             .filter_map(|position| self.tensor(position))
             .collect();
         // The result has the dtype of the tensors with dimensions; numbers adapt to it.
@@ -243,7 +244,7 @@ impl<'a> Arguments<'a> {
         let dtype = widest
             .map(|operand| operand.dtype)
             .max_by_key(|dtype| (dtype.is_float(), dtype.bits()))?;
-        let outputs = broadcast(operands.iter().map(|operand| operand.dims))?;
+        let outputs = broadcast_elements(operands.iter().map(|operand| operand.dims))?;
         let read = operands
             .iter()
             .try_fold(0_u64, |sum, operand| sum.checked_add(operand.bytes()?))?;
@@ -274,7 +275,7 @@ impl<'a> Arguments<'a> {
         };
         let elements = indices
             .elements()?
-            .checked_mul(product(row.iter().copied())?)?;
+            .checked_mul(product_of(row.iter().copied())?)?;
         let moved = table.dtype.bytes_for(elements)?.checked_mul(2)?;
         Some(on_vectors(
             0,
@@ -284,8 +285,8 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// The number of elements of shapes that are broadcast together; nothing where they do not fit.
-fn broadcast<'a>(shapes: impl IntoIterator<Item = &'a [i64]>) -> Option<u64> {
+/// The number of elements of shapes that are broadcast together; `None` if they do not fit.
+fn broadcast_elements<'a>(shapes: impl IntoIterator<Item = &'a [i64]>) -> Option<u64> {
     let mut result: Vec<i64> = Vec::new();
     for shape in shapes {
         if shape.len() > result.len() {
@@ -301,5 +302,5 @@ fn broadcast<'a>(shapes: impl IntoIterator<Item = &'a [i64]>) -> Option<u64> {
             }
         }
     }
-    product(result)
+    product_of(result)
 }

@@ -14,15 +14,15 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::attribution::operator_cost::arguments::{Arguments, on_vectors};
-use crate::attribution::operator_cost::rules::{RULES, Rule};
+use crate::attribution::operator_cost::arguments::{CallArguments, on_vectors};
+use crate::attribution::operator_cost::rules::{CostRule, RULES};
 
-/// What one call must cost.
+/// The least cost of one call of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct OperatorCost {
     /// Floating-point operations; a multiply-add is two.
     pub flops: Flops,
-    /// Bytes read and written.
+    /// Bytes that one call must read and write.
     pub bytes: Bytes,
     /// The format that it computes in.
     pub dtype: DType,
@@ -36,11 +36,11 @@ pub struct OperatorCost {
 /// `batch` products of m × k by k × n.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, Deserialize)]
 pub struct GemmShape {
-    /// GEMMs of a call.
+    /// Number of products in one call.
     pub batch: u64,
-    /// Rows of the result.
+    /// Number of rows of the result.
     pub m: u64,
-    /// Columns of the result.
+    /// Number of columns of the result.
     pub n: u64,
     /// Depth: elements of each sum.
     pub k: u64,
@@ -66,14 +66,14 @@ impl OperatorCost {
 }
 
 /// The rules by the names of a trace.
-pub(crate) struct Costs<'a> {
+pub(crate) struct OperatorCosts<'a> {
     trace: &'a Trace,
-    rules: FxHashMap<StrId, Rule>,
+    rules: FxHashMap<StrId, CostRule>,
 }
 
-impl<'a> Costs<'a> {
+impl<'a> OperatorCosts<'a> {
     /// Looks up which names of a trace have a rule.
-    pub(crate) fn of(trace: &'a Trace) -> Self {
+    pub(crate) fn from_trace(trace: &'a Trace) -> Self {
         let rules = RULES
             .iter()
             .filter_map(|&(name, rule)| Some((trace.strings.find(name)?, rule)))
@@ -81,33 +81,33 @@ impl<'a> Costs<'a> {
         Self { trace, rules }
     }
 
-    /// What a call must cost; nothing for an operator without a rule, or where shapes or dtypes are not recorded.
-    pub(crate) fn cost(&self, name: StrId, inputs: InputsId) -> Option<OperatorCost> {
+    /// The least cost of a call; `None` for an operator without a rule, or if shapes or dtypes are not recorded.
+    pub(crate) fn cost_of_call(&self, name: StrId, inputs: InputsId) -> Option<OperatorCost> {
         let rule = *self.rules.get(&name)?;
-        let arguments = Arguments {
+        let arguments = CallArguments {
             trace: self.trace,
             inputs,
         };
         match rule {
-            Rule::Product { a, b } => arguments.matrix_product(a, b),
-            Rule::Linear => arguments.linear(),
-            Rule::Attention {
+            CostRule::Product { a, b } => arguments.matrix_product(a, b),
+            CostRule::Linear => arguments.linear(),
+            CostRule::Attention {
                 heads_first,
                 causal,
             } => arguments.attention(heads_first, causal),
-            Rule::Convolution {
+            CostRule::Convolution {
                 stride,
                 padding,
                 dilation,
             } => arguments.convolution(stride, padding, dilation),
-            Rule::Elementwise => arguments.elementwise(),
-            Rule::Rowwise(per_element) => arguments.rowwise(per_element),
-            Rule::Reduction => {
+            CostRule::Elementwise => arguments.elementwise(),
+            CostRule::Rowwise(per_element) => arguments.rowwise(per_element),
+            CostRule::Reduction => {
                 let input = arguments.tensor(0)?;
                 Some(on_vectors(input.elements()?, input.bytes()?, input.dtype))
             }
-            Rule::Lookup { table, indices } => arguments.lookup(table, indices),
-            Rule::Copy => {
+            CostRule::Lookup { table, indices } => arguments.lookup(table, indices),
+            CostRule::Copy => {
                 let (to, from) = (arguments.tensor(0)?, arguments.tensor(1)?);
                 let written = to.dtype.bytes_for(to.elements()?)?;
                 Some(on_vectors(0, written.checked_add(from.bytes()?)?, to.dtype))
@@ -139,7 +139,7 @@ mod tests {
         };
         builder.hosts.push(row);
         let trace = builder.finish();
-        Costs::of(&trace).cost(trace.hosts.name[0], trace.hosts.inputs[0])
+        OperatorCosts::from_trace(&trace).cost_of_call(trace.hosts.name[0], trace.hosts.inputs[0])
     }
 
     const TWO: &str = r#"["c10::BFloat16", "c10::BFloat16"]"#;

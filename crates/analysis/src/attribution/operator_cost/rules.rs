@@ -2,7 +2,7 @@
 
 /// How the cost of an operator follows from its inputs. Numbers are positions of arguments.
 #[derive(Clone, Copy)]
-pub(crate) enum Rule {
+pub(crate) enum CostRule {
     /// A product of matrices, with leading dimensions that broadcast.
     Product { a: usize, b: usize },
     /// A product with a weight that is stored transposed, `[out, in]`.
@@ -27,63 +27,66 @@ pub(crate) enum Rule {
     Copy,
 }
 
-use Rule::{Elementwise, Linear, Reduction, Rowwise};
+use CostRule::{Elementwise, Linear, Reduction, Rowwise};
 
-const fn product(a: usize, b: usize) -> Rule {
-    Rule::Product { a, b }
+const fn product_rule(a: usize, b: usize) -> CostRule {
+    CostRule::Product { a, b }
 }
 
-const fn attention(heads_first: bool, causal: usize) -> Rule {
-    Rule::Attention {
+const fn attention_rule(heads_first: bool, causal: usize) -> CostRule {
+    CostRule::Attention {
         heads_first,
         causal,
     }
 }
 
-const fn convolution(stride: usize, padding: usize, dilation: usize) -> Rule {
-    Rule::Convolution {
+const fn convolution_rule(stride: usize, padding: usize, dilation: usize) -> CostRule {
+    CostRule::Convolution {
         stride,
         padding,
         dilation,
     }
 }
 
-const fn lookup(table: usize, indices: usize) -> Rule {
-    Rule::Lookup { table, indices }
+const fn lookup_rule(table: usize, indices: usize) -> CostRule {
+    CostRule::Lookup { table, indices }
 }
 
 /// The operators that have a rule.
-pub(crate) const RULES: &[(&str, Rule)] = &[
-    ("aten::mm", product(0, 1)),
-    ("aten::bmm", product(0, 1)),
-    ("aten::matmul", product(0, 1)),
-    ("aten::_int_mm", product(0, 1)),
-    ("aten::_scaled_mm", product(0, 1)),
-    ("aten::addmm", product(1, 2)),
-    ("aten::baddbmm", product(1, 2)),
-    ("aten::_addmm_activation", product(1, 2)),
+pub(crate) const RULES: &[(&str, CostRule)] = &[
+    ("aten::mm", product_rule(0, 1)),
+    ("aten::bmm", product_rule(0, 1)),
+    ("aten::matmul", product_rule(0, 1)),
+    ("aten::_int_mm", product_rule(0, 1)),
+    ("aten::_scaled_mm", product_rule(0, 1)),
+    ("aten::addmm", product_rule(1, 2)),
+    ("aten::baddbmm", product_rule(1, 2)),
+    ("aten::_addmm_activation", product_rule(1, 2)),
     ("aten::linear", Linear),
-    ("aten::scaled_dot_product_attention", attention(true, 5)),
+    (
+        "aten::scaled_dot_product_attention",
+        attention_rule(true, 5),
+    ),
     (
         "aten::_scaled_dot_product_flash_attention",
-        attention(true, 4),
+        attention_rule(true, 4),
     ),
     (
         "aten::_scaled_dot_product_efficient_attention",
-        attention(true, 6),
+        attention_rule(true, 6),
     ),
     (
         "aten::_scaled_dot_product_cudnn_attention",
-        attention(true, 6),
+        attention_rule(true, 6),
     ),
-    ("aten::_cudnn_attention_forward", attention(true, 10)),
-    ("aten::_flash_attention_forward", attention(false, 8)),
-    ("aten::convolution", convolution(3, 4, 5)),
-    ("aten::_convolution", convolution(3, 4, 5)),
-    ("aten::conv1d", convolution(3, 4, 5)),
-    ("aten::conv2d", convolution(3, 4, 5)),
-    ("aten::conv3d", convolution(3, 4, 5)),
-    ("aten::cudnn_convolution", convolution(3, 2, 4)),
+    ("aten::_cudnn_attention_forward", attention_rule(true, 10)),
+    ("aten::_flash_attention_forward", attention_rule(false, 8)),
+    ("aten::convolution", convolution_rule(3, 4, 5)),
+    ("aten::_convolution", convolution_rule(3, 4, 5)),
+    ("aten::conv1d", convolution_rule(3, 4, 5)),
+    ("aten::conv2d", convolution_rule(3, 4, 5)),
+    ("aten::conv3d", convolution_rule(3, 4, 5)),
+    ("aten::cudnn_convolution", convolution_rule(3, 2, 4)),
     ("aten::add", Elementwise),
     ("aten::add_", Elementwise),
     ("aten::sub", Elementwise),
@@ -119,7 +122,7 @@ pub(crate) const RULES: &[(&str, Rule)] = &[
     ("aten::max", Reduction),
     ("aten::amax", Reduction),
     ("aten::argmax", Reduction),
-    ("aten::embedding", lookup(0, 1)),
-    ("aten::index_select", lookup(0, 2)),
-    ("aten::copy_", Rule::Copy),
+    ("aten::embedding", lookup_rule(0, 1)),
+    ("aten::index_select", lookup_rule(0, 2)),
+    ("aten::copy_", CostRule::Copy),
 ];

@@ -5,17 +5,18 @@
 
 use llmprof_units::stats::{lower_median, median_deviation};
 
-use super::Job;
+use super::JobRanks;
 use super::steps::step_at;
 use crate::ranks::skew::Meeting;
+use crate::row_order::sort_ascending;
 use crate::thresholds::{STRAGGLER_DEVIATIONS_MIN, STRAGGLER_EXCESS_MIN_SHARE};
 
 /// Collectives that one rank may have open at once; a collective that began before more of them is not looked for.
 const OPEN_CALLS_MAX: usize = 32;
 
-/// What ranks are blamed for.
+/// The waiting that each rank caused.
 pub(super) struct Blamed {
-    /// For each rank and each of its steps.
+    /// Indexed by rank, then by the rank's own step.
     pub(super) steps: Vec<Vec<StepBlame>>,
     /// For each rank, the largest meeting at which it was late by its own work: its members are its peers.
     pub(super) peers: Vec<Option<u32>>,
@@ -37,8 +38,8 @@ struct Before {
 }
 
 impl Blamed {
-    pub(super) fn of(job: &Job<'_>) -> Self {
-        let before: Vec<Vec<Before>> = job.calls.iter().map(befores).collect();
+    pub(super) fn from_job(job: &JobRanks<'_>) -> Self {
+        let before: Vec<Vec<Before>> = job.calls.iter().map(collectives_before).collect();
         let mut result = Self {
             steps: job
                 .summaries
@@ -49,7 +50,7 @@ impl Blamed {
         };
         let meetings = &job.met.meetings;
         let mut order: Vec<u32> = (0..meetings.len() as u32).collect();
-        order.sort_by_key(|&number| meetings[number as usize].last_start);
+        sort_ascending(&mut order, |&number| meetings[number as usize].last_start);
         // The rank and its step that made each collective late.
         let mut roots: Vec<Option<(usize, usize)>> = vec![None; meetings.len()];
         let tolerance = job.met.aligned.tolerance();
@@ -61,9 +62,9 @@ impl Blamed {
             let waited: i64 = meeting
                 .members
                 .iter()
-                .map(|member| meeting.waited(member, i64::MIN))
+                .map(|member| meeting.wait_since(member, i64::MIN))
                 .fold(0, i64::saturating_add);
-            let Some(late) = Late::of(meeting, &before) else {
+            let Some(late) = Late::from_meeting(meeting, &before) else {
                 continue;
             };
             if late.wait_ns <= tolerance {
@@ -109,14 +110,14 @@ struct Late {
     wait_ns: i64,
     /// The part of it that the last rank worked longer than the median of the others; 0 where that is within what they differ.
     own_ns: i64,
-    /// Its collective before.
+    /// Index of the collective that the last rank took part in before this one.
     before: Option<u32>,
     instance: usize,
 }
 
 impl Late {
-    /// Nothing at the first collective of a rank: what it did before may not be recorded.
-    fn of(meeting: &Meeting, before: &[Vec<Before>]) -> Option<Self> {
+    /// `None` at the first collective of a rank: what it did before may not be recorded.
+    fn from_meeting(meeting: &Meeting, before: &[Vec<Before>]) -> Option<Self> {
         let last = meeting
             .members
             .iter()
@@ -130,7 +131,7 @@ impl Late {
                 .filter(|member| member.rank != last.rank)
         };
         let mut waits: Vec<i64> = others()
-            .map(|member| meeting.waited(member, i64::MIN))
+            .map(|member| meeting.wait_since(member, i64::MIN))
             .collect();
         let mut work: Vec<i64> = others()
             .map(|member| before[member.rank][member.instance])
@@ -161,7 +162,7 @@ impl Late {
     }
 }
 
-fn befores(calls: &crate::ranks::work::RankCalls) -> Vec<Before> {
+fn collectives_before(calls: &crate::ranks::work::RankCalls) -> Vec<Before> {
     let list = &calls.collectives;
     (0..list.len())
         .map(|index| {

@@ -6,7 +6,7 @@ use llmprof_units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Job;
+use super::JobRanks;
 use crate::ranks::kind::CollectiveKind;
 
 /// What groups of one shape are for.
@@ -15,7 +15,7 @@ use crate::ranks::kind::CollectiveKind;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum GroupKind {
-    /// All ranks.
+    /// One group holds all ranks of the job.
     World,
     Tensor,
     Pipeline,
@@ -35,7 +35,7 @@ pub struct GroupSet {
     pub is_named: bool,
     /// Members of each group, and how many such groups sent something.
     pub size: u64,
-    /// Number of such groups.
+    /// Number of groups of this kind and size that sent something.
     pub groups: u64,
     /// From one member to the next; absent where it varies.
     pub stride: Option<u64>,
@@ -43,7 +43,7 @@ pub struct GroupSet {
     pub first: Vec<u32>,
     /// What they send, and how often on all ranks.
     pub kinds: Vec<CollectiveKind>,
-    /// Collectives of these groups.
+    /// Collective calls of these groups on all ranks.
     pub calls: u64,
     /// Mean time of a rank in them, waiting included.
     pub time_ns: Nanos,
@@ -51,7 +51,7 @@ pub struct GroupSet {
 
 /// One group, as its members saw it.
 #[derive(Default)]
-struct Seen {
+struct SeenGroup {
     name: String,
     size: u64,
     members: BTreeSet<u32>,
@@ -59,9 +59,9 @@ struct Seen {
     time: i64,
 }
 
-/// Those with the largest groups first.
-pub(super) fn find(job: &Job<'_>) -> Vec<GroupSet> {
-    let mut seen: BTreeMap<(&str, &str), Seen> = BTreeMap::new();
+/// The process groups of a job, the largest first.
+pub(super) fn find_groups(job: &JobRanks<'_>) -> Vec<GroupSet> {
+    let mut seen: BTreeMap<(&str, &str), SeenGroup> = BTreeMap::new();
     for calls in &job.calls {
         for call in &calls.collectives {
             let group = &calls.groups[call.group as usize];
@@ -79,7 +79,7 @@ pub(super) fn find(job: &Job<'_>) -> Vec<GroupSet> {
         .filter_map(|summary| summary.world_size)
         .max()
         .map_or(job.summaries.len() as u64, u64::from);
-    let mut sets: BTreeMap<(Option<GroupKind>, u64, Option<u64>), Vec<Seen>> = BTreeMap::new();
+    let mut sets: BTreeMap<(Option<GroupKind>, u64, Option<u64>), Vec<SeenGroup>> = BTreeMap::new();
     for group in seen.into_values() {
         let size = group.size.max(group.members.len() as u64);
         let kind = if size == world {
@@ -87,13 +87,13 @@ pub(super) fn find(job: &Job<'_>) -> Vec<GroupSet> {
         } else {
             named_kind(&group.name)
         };
-        let key = (kind, size, stride(&group.members));
+        let key = (kind, size, member_stride(&group.members));
         sets.entry(key).or_default().push(group);
     }
     let has_contiguous = sets
         .keys()
         .any(|(_, size, stride)| *stride == Some(1) && *size < world);
-    let mut found: Vec<GroupSet> = sets
+    let mut sets: Vec<GroupSet> = sets
         .into_iter()
         .map(|((named, size, stride), groups)| {
             let mut calls: BTreeMap<CollectiveKind, u64> = BTreeMap::new();
@@ -103,7 +103,7 @@ pub(super) fn find(job: &Job<'_>) -> Vec<GroupSet> {
             let members: usize = groups.iter().map(|group| group.members.len()).sum();
             let time: i64 = groups.iter().map(|group| group.time).sum();
             GroupSet {
-                kind: named.unwrap_or_else(|| inferred(stride, has_contiguous, &calls)),
+                kind: named.unwrap_or_else(|| infer_kind(stride, has_contiguous, &calls)),
                 is_named: named.is_some(),
                 size,
                 groups: groups.len() as u64,
@@ -118,12 +118,12 @@ pub(super) fn find(job: &Job<'_>) -> Vec<GroupSet> {
             }
         })
         .collect();
-    found.sort_by_key(|set| (std::cmp::Reverse(set.size), set.kind, set.stride));
-    found
+    sets.sort_by_key(|set| (std::cmp::Reverse(set.size), set.kind, set.stride));
+    sets
 }
 
-/// The distance between members, where it is one.
-fn stride(members: &BTreeSet<u32>) -> Option<u64> {
+/// The distance between neighbouring members; `None` if it varies.
+fn member_stride(members: &BTreeSet<u32>) -> Option<u64> {
     let members: Vec<u32> = members.iter().copied().collect();
     let first = u64::from(members.get(1)?.checked_sub(members[0])?);
     let is_even = members
@@ -133,7 +133,7 @@ fn stride(members: &BTreeSet<u32>) -> Option<u64> {
 }
 
 /// Words in the names that frameworks give their groups (Megatron, DeepSpeed, DeviceMesh, vLLM).
-const WORDS: [(&str, GroupKind); 15] = [
+const GROUP_NAME_WORDS: [(&str, GroupKind); 15] = [
     ("tensor", GroupKind::Tensor),
     ("tp", GroupKind::Tensor),
     ("pipeline", GroupKind::Pipeline),
@@ -156,14 +156,14 @@ pub(in crate::ranks) fn named_kind(name: &str) -> Option<GroupKind> {
     let lower = name.to_ascii_lowercase();
     let mut words = lower.split(|c: char| !c.is_ascii_alphabetic());
     words.find_map(|word| {
-        let known = WORDS.iter().find(|(text, _)| *text == word);
+        let known = GROUP_NAME_WORDS.iter().find(|(text, _)| *text == word);
         known.map(|(_, kind)| *kind)
     })
 }
 
 /// By what is sent, where that has one use: all-to-all among experts, point-to-point between stages. Neighbours that reduce
 /// while others reduce across them are tensor parallel, and the others data parallel.
-fn inferred(
+fn infer_kind(
     stride: Option<u64>,
     has_contiguous: bool,
     calls: &BTreeMap<CollectiveKind, u64>,
@@ -211,10 +211,10 @@ mod tests {
 
     #[test]
     fn strides_worked_by_hand() {
-        let of = |list: &[u32]| stride(&list.iter().copied().collect());
-        assert_eq!(of(&[0, 8, 16]), Some(8));
-        assert_eq!(of(&[4, 5]), Some(1));
-        assert_eq!(of(&[0, 1, 3]), None);
-        assert_eq!(of(&[9]), None);
+        let stride_of = |list: &[u32]| member_stride(&list.iter().copied().collect());
+        assert_eq!(stride_of(&[0, 8, 16]), Some(8));
+        assert_eq!(stride_of(&[4, 5]), Some(1));
+        assert_eq!(stride_of(&[0, 1, 3]), None);
+        assert_eq!(stride_of(&[9]), None);
     }
 }

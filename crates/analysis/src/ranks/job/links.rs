@@ -9,7 +9,7 @@ use llmprof_units::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Job;
+use super::JobRanks;
 use super::steps::step_at;
 use crate::ranks::kind::CollectiveKind;
 use crate::ranks::skew::Meeting;
@@ -22,11 +22,11 @@ use crate::thresholds::{
 pub struct SlowLink {
     /// A pair where the group has two members; otherwise the link is somewhere between these ranks.
     pub ranks: Vec<u32>,
-    /// Kind of collective.
+    /// What the collective does, read from its name.
     pub kind: CollectiveKind,
     /// The message of one rank, where recorded.
     pub bytes: Option<Bytes>,
-    /// Number of calls.
+    /// Collective calls between these ranks that the figures are of.
     pub calls: u64,
     /// From the last start to the end: the median of the calls.
     pub transfer_ns: Nanos,
@@ -36,15 +36,15 @@ pub struct SlowLink {
     pub groups: u64,
     /// Steps in which its median transfer was that slow, of how many.
     pub slow_steps: u64,
-    /// Number of steps.
+    /// Number of steps in which these ranks exchanged such messages.
     pub steps: u64,
 }
 
 /// Collectives that are alike: kind, members, bytes of a rank.
 type Alike = (CollectiveKind, usize, Option<u64>);
 
-/// The slowest first.
-pub(super) fn find(job: &Job<'_>) -> Vec<SlowLink> {
+/// The slow links of a job, the slowest first.
+pub(super) fn find_slow_links(job: &JobRanks<'_>) -> Vec<SlowLink> {
     // By the ranks of a group, in order.
     let mut alike: BTreeMap<Alike, BTreeMap<Vec<usize>, Vec<&Meeting>>> = BTreeMap::new();
     for meeting in &job.met.meetings {
@@ -54,17 +54,17 @@ pub(super) fn find(job: &Job<'_>) -> Vec<SlowLink> {
             continue;
         }
         members.sort_unstable();
-        let key = (meeting.kind, members.len(), meeting.bytes());
+        let key = (meeting.kind, members.len(), meeting.message_bytes());
         let groups = alike.entry(key).or_default();
         groups.entry(members).or_default().push(meeting);
     }
-    let mut found = Vec::new();
+    let mut links = Vec::new();
     for ((kind, _, bytes), groups) in &alike {
         if groups.len() < SLOW_LINK_GROUPS_MIN {
             continue;
         }
         let transfer = |calls: &[&Meeting]| {
-            let mut times: Vec<i64> = calls.iter().map(|meeting| meeting.transfer()).collect();
+            let mut times: Vec<i64> = calls.iter().map(|meeting| meeting.transfer_ns()).collect();
             whole_median(&mut times).unwrap_or_default()
         };
         let times: Vec<i64> = groups.values().map(|calls| transfer(calls)).collect();
@@ -78,12 +78,12 @@ pub(super) fn find(job: &Job<'_>) -> Vec<SlowLink> {
             if !is_slow(time) {
                 continue;
             }
-            let steps = by_step(job, calls);
+            let steps = median_by_step(job, calls);
             let slow_steps = steps.iter().filter(|time| is_slow(**time)).count();
             if (slow_steps as f64) < STRAGGLER_STEPS_MIN_SHARE * steps.len() as f64 {
                 continue;
             }
-            found.push(SlowLink {
+            links.push(SlowLink {
                 ranks: members
                     .iter()
                     .map(|&rank| job.summaries[rank].rank)
@@ -101,18 +101,18 @@ pub(super) fn find(job: &Job<'_>) -> Vec<SlowLink> {
     }
     let cost =
         |link: &SlowLink| (link.transfer_ns.0 - link.others_ns.0).saturating_mul(link.calls as i64);
-    found.sort_by(|a, b| cost(b).cmp(&cost(a)).then_with(|| a.ranks.cmp(&b.ranks)));
-    found
+    links.sort_by(|a, b| cost(b).cmp(&cost(a)).then_with(|| a.ranks.cmp(&b.ranks)));
+    links
 }
 
 /// The median transfer of each step.
-fn by_step(job: &Job<'_>, calls: &[&Meeting]) -> Vec<i64> {
+fn median_by_step(job: &JobRanks<'_>, calls: &[&Meeting]) -> Vec<i64> {
     let mut steps: BTreeMap<Option<usize>, Vec<i64>> = BTreeMap::new();
     for meeting in calls {
         let member = &meeting.members[0];
         let start = job.calls[member.rank].collectives[member.instance].start;
         let step = step_at(job.summaries[member.rank], start);
-        steps.entry(step).or_default().push(meeting.transfer());
+        steps.entry(step).or_default().push(meeting.transfer_ns());
     }
     steps
         .into_values()

@@ -7,29 +7,28 @@ use llmprof_units::stats::lower_median;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Job;
+use super::JobRanks;
 use super::links::SlowLink;
 use super::steps::ComputeImbalance;
 use super::stragglers::Straggler;
 use crate::thresholds::{CLOCK_DRIFT_MIN_PPM, COMPUTES_LONGER_MIN};
 
-/// Ranks that are listed.
+/// Maximum number of ranks in the list.
 const LOOK_AT_MAX: usize = 10;
 
 /// A rank and what speaks for looking at it; the strongest reason first.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct RankToLookAt {
-    /// Number of the rank.
+    /// Number of the rank in the job.
     pub rank: u32,
-    /// Why, the strongest first.
-    pub reasons: Vec<Reason>,
+    /// What speaks for looking at it, the strongest reason first.
+    pub reasons: Vec<LookAtReason>,
 }
 
 /// Why a rank should be looked at. The order is that of urgency.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[schemars(rename = "LookAtReason")]
-pub enum Reason {
+pub enum LookAtReason {
     /// It held the others up in most of its steps: the number in the list of stragglers.
     Straggler(u64),
     /// Its group transfers slowly: the number in the list of slow links.
@@ -44,50 +43,50 @@ pub enum Reason {
     ClockDrift(f64),
     /// It shares no collective with the others.
     NotAligned,
-    /// Its profile lost records.
+    /// Its profile lost this many records.
     Losses(u64),
 }
 
-/// How urgent the first reason of a rank is: its place in the order, and in its list.
-fn urgency(reason: &Reason) -> (u8, u64) {
+/// Sort key of a reason: its place in the order of urgency, then in its list.
+fn reason_urgency(reason: &LookAtReason) -> (u8, u64) {
     match reason {
-        Reason::Straggler(number) => (0, *number),
-        Reason::SlowLink(number) => (1, *number),
-        Reason::SlowInSteps(number) => (2, *number),
-        Reason::ComputesLonger(_) => (3, 0),
-        Reason::NotAligned => (4, 0),
-        Reason::MissingSteps(steps) => (5, u64::MAX - steps),
-        Reason::ClockDrift(ppm) => (6, u64::MAX - ppm.abs() as u64),
-        Reason::Losses(count) => (7, u64::MAX - count),
+        LookAtReason::Straggler(number) => (0, *number),
+        LookAtReason::SlowLink(number) => (1, *number),
+        LookAtReason::SlowInSteps(number) => (2, *number),
+        LookAtReason::ComputesLonger(_) => (3, 0),
+        LookAtReason::NotAligned => (4, 0),
+        LookAtReason::MissingSteps(steps) => (5, u64::MAX - steps),
+        LookAtReason::ClockDrift(ppm) => (6, u64::MAX - ppm.abs() as u64),
+        LookAtReason::Losses(count) => (7, u64::MAX - count),
     }
 }
 
-pub(super) fn choose(
-    job: &Job<'_>,
+pub(super) fn choose_ranks(
+    job: &JobRanks<'_>,
     stragglers: &[Straggler],
     links: &[SlowLink],
     imbalance: &ComputeImbalance,
 ) -> Vec<RankToLookAt> {
-    let mut reasons: BTreeMap<u32, Vec<Reason>> = BTreeMap::new();
-    let mut add = |rank: u32, reason: Reason| reasons.entry(rank).or_default().push(reason);
+    let mut reasons: BTreeMap<u32, Vec<LookAtReason>> = BTreeMap::new();
+    let mut add = |rank: u32, reason: LookAtReason| reasons.entry(rank).or_default().push(reason);
     for (number, straggler) in stragglers.iter().enumerate() {
         let number = number as u64;
         let reason = if straggler.is_stable {
-            Reason::Straggler(number)
+            LookAtReason::Straggler(number)
         } else {
-            Reason::SlowInSteps(number)
+            LookAtReason::SlowInSteps(number)
         };
         add(straggler.rank, reason);
     }
     for (number, link) in links.iter().enumerate() {
         for rank in &link.ranks {
-            add(*rank, Reason::SlowLink(number as u64));
+            add(*rank, LookAtReason::SlowLink(number as u64));
         }
     }
     if let Some(rank) = imbalance.rank
         && imbalance.excess >= COMPUTES_LONGER_MIN
     {
-        add(rank, Reason::ComputesLonger(imbalance.excess));
+        add(rank, LookAtReason::ComputesLonger(imbalance.excess));
     }
     let mut counts: Vec<i64> = job
         .summaries
@@ -98,30 +97,30 @@ pub(super) fn choose(
     for (rank, summary) in job.summaries.iter().enumerate() {
         if summary.steps.len() < usual {
             let missing = usual - summary.steps.len();
-            add(summary.rank, Reason::MissingSteps(missing as u64));
+            add(summary.rank, LookAtReason::MissingSteps(missing as u64));
         }
         let drift = job.met.aligned.clocks[rank].drift_ppm;
         if drift.abs() >= CLOCK_DRIFT_MIN_PPM {
-            add(summary.rank, Reason::ClockDrift(drift));
+            add(summary.rank, LookAtReason::ClockDrift(drift));
         }
         if job.met.aligned.alone.contains(&rank) {
-            add(summary.rank, Reason::NotAligned);
+            add(summary.rank, LookAtReason::NotAligned);
         }
         let losses = summary.issues.iter();
         let losses = losses.filter(|issue| issue.severity >= Severity::Warning);
         let lost = losses.map(|issue| issue.count).sum();
         if lost > 0 {
-            add(summary.rank, Reason::Losses(lost));
+            add(summary.rank, LookAtReason::Losses(lost));
         }
     }
-    let mut found: Vec<RankToLookAt> = reasons
+    let mut ranks: Vec<RankToLookAt> = reasons
         .into_iter()
         .map(|(rank, mut reasons)| {
-            reasons.sort_by_key(urgency);
+            reasons.sort_by_key(reason_urgency);
             RankToLookAt { rank, reasons }
         })
         .collect();
-    found.sort_by_key(|found| (found.reasons.first().map(urgency), found.rank));
-    found.truncate(LOOK_AT_MAX);
-    found
+    ranks.sort_by_key(|rank| (rank.reasons.first().map(reason_urgency), rank.rank));
+    ranks.truncate(LOOK_AT_MAX);
+    ranks
 }

@@ -22,12 +22,12 @@ use serde::{Deserialize, Serialize};
 pub(in crate::ranks) use self::layout::named_kind;
 pub use self::layout::{GroupKind, GroupSet};
 pub use self::links::SlowLink;
-pub use self::look_at::{RankToLookAt, Reason};
+pub use self::look_at::{LookAtReason, RankToLookAt};
 pub use self::steps::{JobStep, StepTimes};
 pub use self::stragglers::{RankDifference, Straggler};
 use crate::ranks::kind::CollectiveKind;
 use crate::ranks::work::{Instance, RankCalls};
-use crate::ranks::{Met, RanksAnalysis, meet};
+use crate::ranks::{Met, RanksAnalysis, meet_on_one_clock};
 
 /// What all ranks of a job did, step by step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
@@ -39,27 +39,27 @@ pub struct JobAnalysis {
     pub on_host: bool,
     /// Steps that at least two ranks have.
     pub steps: Vec<JobStep>,
-    /// Ranks × steps.
+    /// Duration of every step on every rank without its waiting.
     pub step_times: StepTimes,
     /// The largest compute time of a rank ÷ the mean of all, less 1: the median of the steps.
     pub compute_imbalance: f64,
     /// The rank that computes longest in more than half of the steps.
     #[serde(default)]
     pub most_computing_rank: Option<u32>,
-    /// Those that cost most first.
+    /// Ranks that the others waited for, the costliest first.
     pub stragglers: Vec<Straggler>,
-    /// Groups that transfer slowly.
+    /// Groups of ranks whose transfers are slow against like groups.
     pub slow_links: Vec<SlowLink>,
     /// Process groups by what they are for.
     pub groups: Vec<GroupSet>,
     /// At most ten, the most urgent first.
     pub look_at: Vec<RankToLookAt>,
-    /// Events of all profiles.
+    /// Events read from the profiles of all ranks.
     pub events: u64,
 }
 
 /// The ranks of a job with their collectives on one clock.
-struct Job<'a> {
+struct JobRanks<'a> {
     summaries: &'a [&'a RankSummary],
     calls: Vec<RankCalls>,
     met: Met,
@@ -68,10 +68,10 @@ struct Job<'a> {
     steps: Vec<steps::StepRow>,
 }
 
-impl<'a> Job<'a> {
-    fn of(summaries: &'a [&'a RankSummary]) -> Self {
+impl<'a> JobRanks<'a> {
+    fn new(summaries: &'a [&'a RankSummary]) -> Self {
         let calls: Vec<RankCalls> = summaries.iter().map(|summary| calls_of(summary)).collect();
-        let met = meet(&calls.iter().collect::<Vec<_>>(), false);
+        let met = meet_on_one_clock(&calls.iter().collect::<Vec<_>>(), false);
         let mut meeting_of: Vec<Vec<Option<(u32, i64)>>> = calls
             .iter()
             .map(|calls| vec![None; calls.collectives.len()])
@@ -97,7 +97,7 @@ fn calls_of(summary: &RankSummary) -> RankCalls {
     let kinds: Vec<CollectiveKind> = summary
         .names
         .iter()
-        .map(|name| CollectiveKind::named(name))
+        .map(|name| CollectiveKind::from_table_name(name))
         .collect();
     let collectives = summary.collectives.iter().map(|call| Instance {
         start: call.start_ns,
@@ -106,6 +106,7 @@ fn calls_of(summary: &RankSummary) -> RankCalls {
         group: call.group,
         group_size: call.group_size,
         sequence: call.sequence,
+        is_transfer: false,
         given: call.given,
         got: call.got,
     });
@@ -114,21 +115,22 @@ fn calls_of(summary: &RankSummary) -> RankCalls {
         origin: summary.begin_ns,
         groups: summary.groups.clone(),
         collectives: collectives.collect(),
+        transfers: Vec::new(),
     }
 }
 
-/// Whether the work of a rank is that of operators: a rank with a device has kernels in their place.
+/// Whether the work of a rank is operators of the host: a rank with a device has kernels instead.
 fn runs_operators(summary: &RankSummary) -> bool {
     summary.names.iter().any(|name| name.starts_with("aten::"))
 }
 
 /// What is known of a job by the summaries of its ranks, each rank once, in order.
-fn analyze_job(job: &Job<'_>) -> JobAnalysis {
-    let blamed = blame::Blamed::of(job);
-    let stragglers = stragglers::find(job, &blamed);
-    let slow_links = links::find(job);
-    let (steps, step_times, imbalance) = steps::describe(job);
-    let look_at = look_at::choose(job, &stragglers, &slow_links, &imbalance);
+fn analyze_job(job: &JobRanks<'_>) -> JobAnalysis {
+    let blamed = blame::Blamed::from_job(job);
+    let stragglers = stragglers::find_stragglers(job, &blamed);
+    let slow_links = links::find_slow_links(job);
+    let (steps, step_times, imbalance) = steps::compare_steps(job);
+    let look_at = look_at::choose_ranks(job, &stragglers, &slow_links, &imbalance);
     JobAnalysis {
         has_marked_steps: job.summaries.iter().all(|summary| summary.has_marked_steps),
         on_host: job.summaries.iter().all(|summary| runs_operators(summary)),
@@ -138,23 +140,23 @@ fn analyze_job(job: &Job<'_>) -> JobAnalysis {
         most_computing_rank: imbalance.rank,
         stragglers,
         slow_links,
-        groups: layout::find(job),
+        groups: layout::find_groups(job),
         look_at,
         events: job.summaries.iter().map(|summary| summary.events).sum(),
     }
 }
 
-/// The job part for ranks whose traces are there as well.
-pub(super) fn of_summaries(summaries: &[&RankSummary]) -> Option<JobAnalysis> {
-    (summaries.len() > 1).then(|| analyze_job(&Job::of(summaries)))
+/// The job part for ranks whose traces were imported as well.
+pub(super) fn analyze_beside_traces(summaries: &[&RankSummary]) -> Option<JobAnalysis> {
+    (summaries.len() > 1).then(|| analyze_job(&JobRanks::new(summaries)))
 }
 
-/// Everything about ranks of which only summaries are there.
-pub(super) fn analyze(summaries: &[&RankSummary]) -> Option<(RanksAnalysis, Vec<Issue>)> {
+/// Analyzes ranks of which only summaries were imported; `None` for fewer than two.
+pub(super) fn analyze_summaries(summaries: &[&RankSummary]) -> Option<(RanksAnalysis, Vec<Issue>)> {
     if summaries.len() < 2 {
         return None;
     }
-    let job = Job::of(summaries);
+    let job = JobRanks::new(summaries);
     let mut analysis = rows::sum_up(&job);
     let mut issues = Vec::new();
     if analysis.span_ns <= Nanos(0) {

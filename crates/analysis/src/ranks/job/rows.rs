@@ -3,15 +3,15 @@
 use llmprof_record::rank_summary::Between;
 use llmprof_units::Nanos;
 
-use super::Job;
+use super::JobRanks;
 use crate::ranks::parts::RankRow;
-use crate::ranks::skew::rows;
-use crate::ranks::slowest::{SlowestRank, caused};
-use crate::ranks::{RanksAnalysis, apart};
+use crate::ranks::skew::collective_rows;
+use crate::ranks::slowest::{SlowestRank, caused_waits};
+use crate::ranks::{RanksAnalysis, largest_distance};
 use crate::timeline::intervals::union_length;
 
-/// When the last rank began a collective of this rank, by the clock of this rank; nothing where no other rank shows it.
-fn last_start(job: &Job<'_>, rank: usize, call: usize) -> Option<i64> {
+/// When the last rank began a collective of this rank, by the clock of this rank; `None` if no other rank shows it.
+fn last_start(job: &JobRanks<'_>, rank: usize, call: usize) -> Option<i64> {
     let (_, later) = job.meeting_of[rank][call]?;
     Some(
         job.calls[rank].collectives[call]
@@ -20,8 +20,8 @@ fn last_start(job: &Job<'_>, rank: usize, call: usize) -> Option<i64> {
     )
 }
 
-/// What of a collective a rank waited for others, beside no computing.
-pub(super) fn exposed_waiting(job: &Job<'_>, rank: usize, call: usize) -> i64 {
+/// Time in which a rank waited for others in a collective and did not compute.
+pub(super) fn exposed_waiting(job: &JobRanks<'_>, rank: usize, call: usize) -> i64 {
     let Some(last) = last_start(job, rank, call) else {
         return 0;
     };
@@ -33,25 +33,28 @@ pub(super) fn exposed_waiting(job: &Job<'_>, rank: usize, call: usize) -> i64 {
 }
 
 /// Rows of all ranks in the window in which all were recorded, collectives by kind, and the rank that is waited for most.
-pub(super) fn sum_up(job: &Job<'_>) -> RanksAnalysis {
+pub(super) fn sum_up(job: &JobRanks<'_>) -> RanksAnalysis {
     let aligned = &job.met.aligned;
     let ranks = 0..job.summaries.len();
-    let entered: Vec<i64> = ranks.clone().map(|rank| aligned.common(rank, 0)).collect();
+    let entered: Vec<i64> = ranks
+        .clone()
+        .map(|rank| aligned.to_common(rank, 0))
+        .collect();
     let ends = ranks
         .clone()
-        .map(|rank| aligned.common(rank, job.summaries[rank].recorded_ns));
+        .map(|rank| aligned.to_common(rank, job.summaries[rank].recorded_ns));
     let window = (
         entered.iter().copied().max().unwrap_or(0),
         ends.min().unwrap_or(0),
     );
-    let caused = caused(&job.met.meetings, &entered, window);
+    let caused = caused_waits(&job.met.meetings, &entered, window);
     let rows_of_ranks: Vec<RankRow> = ranks
         .map(|rank| RankRow {
             rank: job.summaries[rank].rank,
             clock: aligned.clocks[rank],
             caused_waiting_ns: Nanos(caused[rank].0),
             last_at: caused[rank].1,
-            ..row(job, rank, window)
+            ..sum_rank(job, rank, window)
         })
         .collect();
     let slowest = caused
@@ -78,22 +81,22 @@ pub(super) fn sum_up(job: &Job<'_>) -> RanksAnalysis {
         world_size: worlds.max(),
         are_devices: false,
         span_ns: Nanos(window.1.saturating_sub(window.0).max(0)),
-        entered_apart_ns: Nanos(apart(&entered)),
+        entered_apart_ns: Nanos(largest_distance(&entered)),
         matched_by: meetings.iter().map(|meeting| meeting.by).max(),
         matched: meetings.len() as u64,
         unmatched: calls.saturating_sub(members) as u64,
         ranks: rows_of_ranks,
-        collectives: rows(meetings, &job.calls.iter().collect::<Vec<_>>()),
+        collectives: collective_rows(meetings, &job.calls.iter().collect::<Vec<_>>()),
         slowest,
         job: None,
     }
 }
 
-/// The parts of one rank in a window of the common clock. What ran between two collectives is cut in proportion where the window begins
-/// or ends inside; everything else is exact.
-fn row(job: &Job<'_>, rank: usize, window: (i64, i64)) -> RankRow {
+/// The parts of one rank in a window of the common clock. Sums between two collectives are cut in proportion if the window begins or
+/// ends between them; everything else is exact.
+fn sum_rank(job: &JobRanks<'_>, rank: usize, window: (i64, i64)) -> RankRow {
     let summary = job.summaries[rank];
-    let begin = job.met.aligned.common(rank, 0);
+    let begin = job.met.aligned.to_common(rank, 0);
     // The window by the clock of the rank: drift within it is below a thousandth of it.
     let from = window.0.saturating_sub(begin).max(0);
     let to = window.1.saturating_sub(begin).min(summary.recorded_ns);
@@ -148,7 +151,7 @@ fn row(job: &Job<'_>, rank: usize, window: (i64, i64)) -> RankRow {
     row.exposed_unmatched_ns = Nanos(with_others - transfer);
     row.exposed_waiting_ns = Nanos(exposed - with_others);
     row.communication_ns = Nanos(communication);
-    // Communication that is not exposed is beside computing.
+    // Communication that is not exposed overlaps with computing.
     row.compute_ns.0 += communication - exposed;
     let span = window.1.saturating_sub(window.0).max(0);
     row.busy_ns = Nanos(row.compute_ns.0 + row.copies_ns.0 + exposed).min(Nanos(span));

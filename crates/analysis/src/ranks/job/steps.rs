@@ -10,7 +10,7 @@ use llmprof_units::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Job;
+use super::JobRanks;
 use super::rows::exposed_waiting;
 
 /// One step on all ranks that have it.
@@ -35,7 +35,7 @@ pub struct JobStep {
 /// The own time of each rank in each step: its time less what it waited for other ranks in collectives.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct StepTimes {
-    /// Ranks of the rows.
+    /// Rank number of each row of `own_ns`.
     pub ranks: Vec<u32>,
     /// By rank, then step; −1 where a rank does not have the step.
     pub own_ns: Vec<Vec<i64>>,
@@ -77,7 +77,7 @@ pub(super) fn step_at(summary: &RankSummary, time: i64) -> Option<usize> {
 }
 
 /// Own times of all ranks by their own steps.
-pub(super) fn own_times(job: &Job<'_>) -> Vec<Vec<i64>> {
+pub(super) fn own_times(job: &JobRanks<'_>) -> Vec<Vec<i64>> {
     let times = |rank: usize| {
         let summary = job.summaries[rank];
         let mut own: Vec<i64> = summary.steps.iter().map(RankStep::duration_ns).collect();
@@ -91,7 +91,6 @@ pub(super) fn own_times(job: &Job<'_>) -> Vec<Vec<i64>> {
     (0..job.summaries.len()).map(times).collect()
 }
 
-/// The steps, the table of own times, and how uneven computing is.
 /// How unevenly the ranks compute.
 pub(super) struct ComputeImbalance {
     /// The largest compute time ÷ the mean, less 1: the median of the steps.
@@ -100,7 +99,8 @@ pub(super) struct ComputeImbalance {
     pub(super) rank: Option<u32>,
 }
 
-pub(super) fn describe(job: &Job<'_>) -> (Vec<JobStep>, StepTimes, ComputeImbalance) {
+/// The steps, the table of own times, and how uneven computing is.
+pub(super) fn compare_steps(job: &JobRanks<'_>) -> (Vec<JobStep>, StepTimes, ComputeImbalance) {
     let own = own_times(job);
     let mut steps = Vec::new();
     let mut imbalances = Vec::new();

@@ -7,9 +7,10 @@ use llmprof_units::{Nanos, stats::lower_median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Job;
+use super::JobRanks;
 use super::blame::{Blamed, StepBlame};
 use super::steps::own_times;
+use crate::row_order::sort_descending;
 use crate::thresholds::{
     STRAGGLER_DIFFERENCE_MIN_SHARE, STRAGGLER_STEP_MIN_SHARE, STRAGGLER_STEPS_MIN_SHARE,
 };
@@ -17,11 +18,11 @@ use crate::thresholds::{
 /// A rank that others wait for because of its own work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Straggler {
-    /// Number of the rank.
+    /// Number of the rank in the job.
     pub rank: u32,
     /// Steps in which it held the others up, of those that it has.
     pub slow_steps: Vec<u64>,
-    /// Number of steps.
+    /// Steps that this rank recorded, slow or not.
     pub steps: u64,
     /// Whether it did so in at least half of its steps, of two or more.
     pub is_stable: bool,
@@ -35,7 +36,7 @@ pub struct Straggler {
     pub differences: Vec<RankDifference>,
 }
 
-/// Time of one kernel or one cause of idle time in a step, beside the median of the peers.
+/// Time of one kernel or one cause of idle time in a step, compared with the median of the peers.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct RankDifference {
     /// The kernel or copy; absent for idle time.
@@ -52,16 +53,16 @@ pub struct RankDifference {
     pub others_calls: f64,
 }
 
-/// Differences that are listed.
+/// Maximum number of differences in the list of one straggler.
 const DIFFERENCES_MAX: usize = 5;
 /// Peers that a rank is compared with.
 const PEERS_MAX: usize = 64;
 
-/// Those that cost most first.
-pub(super) fn find(job: &Job<'_>, blamed: &Blamed) -> Vec<Straggler> {
+/// The ranks that held others up, the costliest first.
+pub(super) fn find_stragglers(job: &JobRanks<'_>, blamed: &Blamed) -> Vec<Straggler> {
     let own_times = own_times(job);
-    let mut found: Vec<Straggler> = (0..job.summaries.len())
-        .filter_map(|rank| straggler(job, blamed, &own_times, rank))
+    let mut stragglers: Vec<Straggler> = (0..job.summaries.len())
+        .filter_map(|rank| judge_rank(job, blamed, &own_times, rank))
         .collect();
     let cost = |straggler: &Straggler| {
         straggler
@@ -69,18 +70,18 @@ pub(super) fn find(job: &Job<'_>, blamed: &Blamed) -> Vec<Straggler> {
             .0
             .saturating_mul(straggler.slow_steps.len() as i64)
     };
-    found.sort_by_key(|straggler| {
+    stragglers.sort_by_key(|straggler| {
         (
             std::cmp::Reverse((straggler.is_stable, cost(straggler))),
             straggler.rank,
         )
     });
-    found
+    stragglers
 }
 
 /// Whether a rank worked for at least as long as the median of the others in a step: one that waits for them longer than they for it
 /// does not hold them up.
-fn is_long(job: &Job<'_>, own_times: &[Vec<i64>], rank: usize, step: usize) -> bool {
+fn is_long(job: &JobRanks<'_>, own_times: &[Vec<i64>], rank: usize, step: usize) -> bool {
     let is_step = |of_rank: &[Option<u32>]| of_rank[rank] == Some(step as u32);
     let Some(row) = job.steps.iter().find(|row| is_step(&row.of_rank)) else {
         return true;
@@ -92,8 +93,8 @@ fn is_long(job: &Job<'_>, own_times: &[Vec<i64>], rank: usize, step: usize) -> b
     own_times[rank][step] >= lower_median(&mut times).unwrap_or_default()
 }
 
-fn straggler(
-    job: &Job<'_>,
+fn judge_rank(
+    job: &JobRanks<'_>,
     blamed: &Blamed,
     own_times: &[Vec<i64>],
     rank: usize,
@@ -131,20 +132,20 @@ fn straggler(
         own_delay_ns: Nanos(own_delay),
         caused_waiting_ns: Nanos(caused),
         share_of_step: caused as f64 / usual as f64,
-        differences: differences(job, blamed, rank, &slow, own_delay),
+        differences: compare_with_peers(job, blamed, rank, &slow, own_delay),
     })
 }
 
-/// What a rank spent in some steps, by the names of kernels and by cause of idle time: ns and calls.
+/// Time of a rank in some steps, ns: by the names of kernels, with their calls, and by cause of idle time.
 #[derive(Default)]
-struct Spent<'a> {
+struct StepSpending<'a> {
     kernels: BTreeMap<&'a str, (i64, u64)>,
     idle: [i64; IDLE_CAUSES.len()],
     steps: i64,
 }
 
-impl<'a> Spent<'a> {
-    fn of(summary: &'a RankSummary, steps: impl Iterator<Item = usize>) -> Self {
+impl<'a> StepSpending<'a> {
+    fn over_steps(summary: &'a RankSummary, steps: impl Iterator<Item = usize>) -> Self {
         let mut spent = Self::default();
         for step in steps {
             let step = &summary.steps[step];
@@ -162,7 +163,7 @@ impl<'a> Spent<'a> {
         spent
     }
 
-    fn kernel(&self, name: &str) -> (i64, f64) {
+    fn mean_kernel(&self, name: &str) -> (i64, f64) {
         let (time, calls) = self.kernels.get(name).copied().unwrap_or_default();
         (
             time / self.steps.max(1),
@@ -170,13 +171,13 @@ impl<'a> Spent<'a> {
         )
     }
 
-    fn idle(&self, cause: usize) -> i64 {
+    fn mean_idle(&self, cause: usize) -> i64 {
         self.idle[cause] / self.steps.max(1)
     }
 }
 
 /// Ranks that do the same as this one: members of the largest collective at which it was late.
-fn peers(job: &Job<'_>, blamed: &Blamed, rank: usize) -> Vec<usize> {
+fn peer_ranks(job: &JobRanks<'_>, blamed: &Blamed, rank: usize) -> Vec<usize> {
     let Some(meeting) = blamed.peers[rank] else {
         return Vec::new();
     };
@@ -190,8 +191,8 @@ fn peers(job: &Job<'_>, blamed: &Blamed, rank: usize) -> Vec<usize> {
     others.into_iter().step_by(every).collect()
 }
 
-fn differences(
-    job: &Job<'_>,
+fn compare_with_peers(
+    job: &JobRanks<'_>,
     blamed: &Blamed,
     rank: usize,
     slow: &[usize],
@@ -207,10 +208,10 @@ fn differences(
         let steps = columns
             .iter()
             .filter_map(|&column| job.steps[column].of_rank[rank]);
-        Spent::of(job.summaries[rank], steps.map(|step| step as usize))
+        StepSpending::over_steps(job.summaries[rank], steps.map(|step| step as usize))
     };
     let own = spent(rank);
-    let others: Vec<Spent<'_>> = peers(job, blamed, rank)
+    let others: Vec<StepSpending<'_>> = peer_ranks(job, blamed, rank)
         .into_iter()
         .map(spent)
         .filter(|spent| spent.steps > 0)
@@ -218,15 +219,18 @@ fn differences(
     if others.is_empty() || own.steps == 0 {
         return Vec::new();
     }
-    let mut found = Vec::new();
+    let mut differences = Vec::new();
     for name in own.kernels.keys() {
-        let (time, calls) = own.kernel(name);
-        let mut times: Vec<i64> = others.iter().map(|other| other.kernel(name).0).collect();
+        let (time, calls) = own.mean_kernel(name);
+        let mut times: Vec<i64> = others
+            .iter()
+            .map(|other| other.mean_kernel(name).0)
+            .collect();
         let mut counts: Vec<i64> = others
             .iter()
-            .map(|other| (other.kernel(name).1 * 1e3) as i64)
+            .map(|other| (other.mean_kernel(name).1 * 1e3) as i64)
             .collect();
-        found.push(RankDifference {
+        differences.push(RankDifference {
             kernel: Some((*name).to_owned()),
             idle_cause: None,
             time_ns: Nanos(time),
@@ -236,21 +240,21 @@ fn differences(
         });
     }
     for (cause, name) in IDLE_CAUSES.iter().enumerate() {
-        let mut times: Vec<i64> = others.iter().map(|other| other.idle(cause)).collect();
-        found.push(RankDifference {
+        let mut times: Vec<i64> = others.iter().map(|other| other.mean_idle(cause)).collect();
+        differences.push(RankDifference {
             kernel: None,
             idle_cause: Some((*name).to_owned()),
-            time_ns: Nanos(own.idle(cause)),
+            time_ns: Nanos(own.mean_idle(cause)),
             others_ns: Nanos(lower_median(&mut times).unwrap_or_default()),
             calls: 0.0,
             others_calls: 0.0,
         });
     }
-    let more = |found: &RankDifference| found.time_ns.0.saturating_sub(found.others_ns.0);
-    found.retain(|found| {
-        more(found) as f64 >= STRAGGLER_DIFFERENCE_MIN_SHARE * own_delay.max(1) as f64
+    let excess = |row: &RankDifference| row.time_ns.0.saturating_sub(row.others_ns.0);
+    differences.retain(|row| {
+        excess(row) as f64 >= STRAGGLER_DIFFERENCE_MIN_SHARE * own_delay.max(1) as f64
     });
-    found.sort_by_key(|found| std::cmp::Reverse(more(found)));
-    found.truncate(DIFFERENCES_MAX);
-    found
+    sort_descending(&mut differences, excess);
+    differences.truncate(DIFFERENCES_MAX);
+    differences
 }

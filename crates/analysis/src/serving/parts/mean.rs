@@ -1,4 +1,4 @@
-//! The mean request in parts, each with who says so.
+//! The mean request in parts, each with its source.
 
 use std::collections::BTreeSet;
 
@@ -7,58 +7,65 @@ use llmprof_traffic::statistics::Distribution;
 use llmprof_units::Nanos;
 
 use super::super::mean_parts::{LatencyPart, MeanPart, MeanParts, NotSplit, PartSource};
-use super::{Parts, SplitBy};
+use super::{RequestParts, SplitBy};
 
 /// The mean of the requests that latencies are of. Where they could not be split, the server's window splits the mean: its
 /// queueing and prefill are means over the requests that ended in the window; the rest of its TTFT is waiting for the running engine
 /// step, and what its TTFT leaves is network and API server.
-pub fn mean(each: &[Parts], load: &LoadRecord, window: Option<&ServerWindow>) -> Option<MeanParts> {
+pub fn mean_parts(
+    each: &[RequestParts],
+    load: &LoadRecord,
+    window: Option<&ServerWindow>,
+) -> Option<MeanParts> {
     let timed: BTreeSet<u64> = load.timed().map(|request| request.index).collect();
-    let is_timed = |parts: &&Parts| timed.contains(&parts.index);
-    let parts: Vec<Parts> = each.iter().filter(is_timed).copied().collect();
+    let is_timed = |parts: &&RequestParts| timed.contains(&parts.index);
+    let parts: Vec<RequestParts> = each.iter().filter(is_timed).copied().collect();
     mean_of(&parts, window)
 }
 
-/// The mean of requests that ran under the server's profiler and that its steps split. Absent where [`mean`] has them already.
-pub fn mean_profiled(each: &[Parts], load: &LoadRecord) -> Option<MeanParts> {
+/// The mean of requests that ran under the server's profiler and that its steps split. Absent where [`mean_parts`] has them already.
+pub fn mean_profiled_parts(each: &[RequestParts], load: &LoadRecord) -> Option<MeanParts> {
     let timed: BTreeSet<u64> = load.timed().map(|request| request.index).collect();
-    let is_split = |parts: &&Parts| parts.split_by == SplitBy::Steps;
+    let is_split = |parts: &&RequestParts| parts.split_by == SplitBy::Steps;
     let split = each.iter().filter(is_split);
-    let parts: Vec<Parts> = split
+    let parts: Vec<RequestParts> = split
         .filter(|parts| !timed.contains(&parts.index))
         .copied()
         .collect();
     mean_of(&parts, None)
 }
 
-fn mean_of(parts: &[Parts], window: Option<&ServerWindow>) -> Option<MeanParts> {
+fn mean_of(parts: &[RequestParts], window: Option<&ServerWindow>) -> Option<MeanParts> {
     if parts.is_empty() {
         return None;
     }
-    let mut found = Means {
+    let mut means = Means {
         requests: parts,
         parts: Vec::new(),
     };
-    found.add(LatencyPart::Client, PartSource::ClientTimestamps, |p| {
+    means.add_part(LatencyPart::Client, PartSource::ClientTimestamps, |p| {
         p.client_ns
     });
-    found.add(LatencyPart::Connection, PartSource::ClientTimestamps, |p| {
+    means.add_part(LatencyPart::Connection, PartSource::ClientTimestamps, |p| {
         p.connect_ns
     });
-    let source = match (found.split(SplitBy::Timings), found.split(SplitBy::Steps)) {
+    let source = match (
+        means.count_split(SplitBy::Timings),
+        means.count_split(SplitBy::Steps),
+    ) {
         (0, _) => PartSource::TraceSteps,
         (_, 0) => PartSource::ServerTimings,
         _ => PartSource::ServerTimingsAndTraceSteps,
     };
-    found.add(LatencyPart::RunningStep, source, |p| p.running_step_ns);
-    found.add(LatencyPart::Queueing, source, |p| p.queue_ns);
-    found.add(LatencyPart::Prefill, source, |p| p.prefill_ns);
-    found.add(LatencyPart::Network, source, |p| p.network_ns);
-    let not_split = found.add_unsplit(window);
-    found.add(LatencyPart::Decode, PartSource::ClientTimestamps, |p| {
+    means.add_part(LatencyPart::RunningStep, source, |p| p.running_step_ns);
+    means.add_part(LatencyPart::Queueing, source, |p| p.queue_ns);
+    means.add_part(LatencyPart::Prefill, source, |p| p.prefill_ns);
+    means.add_part(LatencyPart::Network, source, |p| p.network_ns);
+    let not_split = means.add_unsplit(window);
+    means.add_part(LatencyPart::Decode, PartSource::ClientTimestamps, |p| {
         p.decode_ns
     });
-    found.add(
+    means.add_part(
         LatencyPart::OthersPrefill,
         PartSource::OthersFirstTokens,
         |p| p.others_prefill_ns,
@@ -69,37 +76,41 @@ fn mean_of(parts: &[Parts], window: Option<&ServerWindow>) -> Option<MeanParts> 
     } else {
         PartSource::LongGaps
     };
-    found.add(LatencyPart::Stalls, source, |p| p.stall_ns);
+    means.add_part(LatencyPart::Stalls, source, |p| p.stall_ns);
     Some(MeanParts {
         requests: parts.len() as u64,
-        e2e_ms: found.mean_ms(Parts::sum_ns),
-        parts: found.parts,
+        e2e_ms: means.mean_ms(RequestParts::sum_ns),
+        parts: means.parts,
         not_split: not_split.into_iter().collect(),
     })
 }
 
 struct Means<'a> {
-    requests: &'a [Parts],
+    requests: &'a [RequestParts],
     parts: Vec<MeanPart>,
 }
 
 impl Means<'_> {
-    fn mean_ms(&self, value: fn(&Parts) -> Nanos) -> f64 {
+    fn mean_ms(&self, value: fn(&RequestParts) -> Nanos) -> f64 {
         let sum: f64 = self.requests.iter().map(|p| value(p).millis()).sum();
         sum / self.requests.len() as f64
     }
 
-    fn p99_ms(&self, value: fn(&Parts) -> Nanos) -> Option<f64> {
+    fn p99_ms(&self, value: fn(&RequestParts) -> Nanos) -> Option<f64> {
         let values: Vec<f64> = self.requests.iter().map(|p| value(p).millis()).collect();
         Distribution::of_values(&values).map(|d| d.p99)
     }
 
-    /// Requests split by `kind`.
-    fn split(&self, kind: SplitBy) -> usize {
+    fn count_split(&self, kind: SplitBy) -> usize {
         self.requests.iter().filter(|p| p.split_by == kind).count()
     }
 
-    fn add(&mut self, part: LatencyPart, source: PartSource, value: fn(&Parts) -> Nanos) {
+    fn add_part(
+        &mut self,
+        part: LatencyPart,
+        source: PartSource,
+        value: fn(&RequestParts) -> Nanos,
+    ) {
         self.push(part, self.mean_ms(value), self.p99_ms(value), source);
     }
 
@@ -114,14 +125,15 @@ impl Means<'_> {
         }
     }
 
-    /// What single requests leave in one part, by the server's means where they are of these requests. Returns what stays in one part.
+    /// Splits the time that single requests leave in one part by the server's means, if they are means of these requests. Returns why
+    /// some of it stays in one part.
     fn add_unsplit(&mut self, window: Option<&ServerWindow>) -> Option<NotSplit> {
         let unsplit = self.mean_ms(|p| p.unsplit_ns);
         if unsplit <= 0.0 {
             return None;
         }
-        let known = window.and_then(|window| ServerMeans::of(window, self.requests.len()));
-        let none_is_split = self.split(SplitBy::Nothing) == self.requests.len();
+        let known = window.and_then(|window| ServerMeans::from_window(window, self.requests.len()));
+        let none_is_split = self.count_split(SplitBy::Nothing) == self.requests.len();
         Some(match known {
             Some(known) if none_is_split && known.queue_ms + known.prefill_ms <= unsplit => {
                 let histograms = PartSource::ServerHistograms;
@@ -144,7 +156,7 @@ impl Means<'_> {
                 NotSplit::HistogramsOnly
             }
             other => {
-                self.add(
+                self.add_part(
                     LatencyPart::UntilFirstToken,
                     PartSource::ClientTimestamps,
                     |p| p.unsplit_ns,
@@ -171,8 +183,8 @@ struct ServerMeans {
 }
 
 impl ServerMeans {
-    /// Unless the window holds other requests: their means would split these wrongly.
-    fn of(window: &ServerWindow, requests: usize) -> Option<Self> {
+    /// `None` if the window holds other requests: their means would split these wrongly.
+    fn from_window(window: &ServerWindow, requests: usize) -> Option<Self> {
         let queue = window.queue_ms.as_ref()?;
         let prefill = window.prefill_ms.as_ref()?;
         let is_same = |h: &&WindowHistogram| (h.count - requests as f64).abs() <= 0.02 * h.count;
@@ -231,20 +243,24 @@ mod tests {
     #[test]
     fn parts_are_of_the_requests_that_latencies_are_of() {
         let load = load(40, 25);
-        let each = super::super::split(&load.requests, Nanos(0), &[]);
+        let each = super::super::split_requests(&load.requests, Nanos(0), &[]);
         assert_eq!(each.len(), 40);
-        let mean = mean(&each, &load, None).unwrap();
-        let summary = crate::serving::summarize(&load, &[]);
+        let mean = mean_parts(&each, &load, None).unwrap();
+        let summary = crate::serving::summarize_load(&load, &[]);
         assert_eq!((mean.requests, summary.timed), (25, 25));
         assert!((mean.e2e_ms - summary.figures.e2e_ms.unwrap().mean).abs() < 1e-9);
         assert_eq!(mean.e2e_ms, 110.0);
-        assert_eq!(mean_profiled(&each, &load), None, "no step splits them");
+        assert_eq!(
+            mean_profiled_parts(&each, &load),
+            None,
+            "no step splits them"
+        );
     }
 
     #[test]
     fn what_the_servers_ttft_has_beside_queueing_and_prefill_is_the_running_step() {
         let load = load(40, 40);
-        let each = super::super::split(&load.requests, Nanos(0), &[]);
+        let each = super::super::split_requests(&load.requests, Nanos(0), &[]);
         let window = |ttft_ms| ServerWindow {
             ttft_ms,
             queue_ms: Some(histogram(40.0, 1.0)),
@@ -252,7 +268,7 @@ mod tests {
             ..ServerWindow::default()
         };
         let parts = |window: &ServerWindow| {
-            let mean = mean(&each, &load, Some(window)).unwrap();
+            let mean = mean_parts(&each, &load, Some(window)).unwrap();
             let parts = [
                 LatencyPart::RunningStep,
                 LatencyPart::Queueing,

@@ -1,19 +1,17 @@
 //! Where a request's time went: parts that add up to its measured latency, exactly, for every request.
 //!
-//! What only the client saw is split by what the client can know; what the server says of single requests (llama.cpp's timings, steps
-//! of a trace) splits further. Histograms of a server hold for a window and never for one request, so they split means only.
+//! The client's own timestamps split every request; what the server reports of single requests (llama.cpp's timings, steps of a trace)
+//! splits further. Histograms of a server hold for a window and never for one request, so they split means only.
 
 use llmprof_units::{Nanos, stats::upper_median};
 use serde::{Deserialize, Serialize};
 
+use crate::thresholds::STALL_MIN_RATIO;
 use llmprof_record::serving::{EnginePart, EngineStep, RequestRecord};
 
 mod mean;
 
-pub use mean::{mean, mean_profiled};
-
-/// A gap this many times the typical one, with nobody else's prefill in it, is a stall.
-const STALL: f64 = 5.0;
+pub use mean::{mean_parts, mean_profiled_parts};
 
 /// How far before the first token other requests' work was known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,12 +27,12 @@ pub enum SplitBy {
 
 /// The parts of one request, from when it was due to its last token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Parts {
-    /// The request.
+pub struct RequestParts {
+    /// Index of the request in the load.
     pub index: u64,
     /// Due → sent, without the connection: lag of the client, waiting for a place.
     pub client_ns: Nanos,
-    /// Making the connection.
+    /// Time to open the connection.
     pub connect_ns: Nanos,
     /// Sent → first token, as far as nothing splits it.
     pub unsplit_ns: Nanos,
@@ -52,13 +50,13 @@ pub struct Parts {
     pub decode_ns: Nanos,
     /// Gaps longer than typical in which another request's first token came.
     pub others_prefill_ns: Nanos,
-    /// Gaps longer than [`STALL`] times typical without such: preemption, or something else.
+    /// Gaps longer than [`STALL_MIN_RATIO`] times typical without such: preemption, or something else.
     pub stall_ns: Nanos,
-    /// What `unsplit_ns` became.
+    /// What `unsplit_ns` was split by.
     pub split_by: SplitBy,
 }
 
-impl Parts {
+impl RequestParts {
     /// All parts together: the latency.
     pub fn sum_ns(&self) -> Nanos {
         self.client_ns
@@ -75,11 +73,11 @@ impl Parts {
 }
 
 /// The parts of every completed request that streamed. `started_unix_ns`, since 1970, is the zero of the requests' clock.
-pub fn split(
+pub fn split_requests(
     requests: &[RequestRecord],
     started_unix_ns: Nanos,
     steps: &[EngineStep],
-) -> Vec<Parts> {
+) -> Vec<RequestParts> {
     let mut firsts: Vec<(Nanos, u64)> = requests
         .iter()
         .filter(|r| !r.is_whole)
@@ -97,7 +95,7 @@ pub fn split(
     requests
         .iter()
         .filter(|r| r.is_complete() && !r.is_whole)
-        .filter_map(|r| of(r, &firsts, &steps))
+        .filter_map(|r| split_request(r, &firsts, &steps))
         .collect()
 }
 
@@ -108,11 +106,15 @@ struct ClockedStep {
     prefill: EnginePart,
 }
 
-fn of(request: &RequestRecord, firsts: &[(Nanos, u64)], steps: &[ClockedStep]) -> Option<Parts> {
+fn split_request(
+    request: &RequestRecord,
+    firsts: &[(Nanos, u64)],
+    steps: &[ClockedStep],
+) -> Option<RequestParts> {
     let sent = request.sent_ns?;
     let first = request.arrivals.first()?.at_ns;
     let connect = request.connect_ns.unwrap_or(Nanos(0));
-    let mut parts = Parts {
+    let mut parts = RequestParts {
         index: request.index,
         client_ns: sent - request.scheduled_ns - connect,
         connect_ns: connect,
@@ -126,16 +128,16 @@ fn of(request: &RequestRecord, firsts: &[(Nanos, u64)], steps: &[ClockedStep]) -
         stall_ns: Nanos(0),
         split_by: SplitBy::Nothing,
     };
-    by_steps(&mut parts, request, sent, first, steps);
-    by_timings(&mut parts, request);
-    decode(&mut parts, request, firsts);
+    split_by_steps(&mut parts, request, sent, first, steps);
+    split_by_timings(&mut parts, request);
+    split_decode(&mut parts, request, firsts);
     Some(parts)
 }
 
 /// The step that made the first token is the last one with a prefill that ended before the token arrived; earlier chunks of the
 /// same prompt are prefill too.
-fn by_steps(
-    parts: &mut Parts,
+fn split_by_steps(
+    parts: &mut RequestParts,
     request: &RequestRecord,
     sent: Nanos,
     first: Nanos,
@@ -215,7 +217,7 @@ fn first_chunk(
     chunk
 }
 
-fn by_timings(parts: &mut Parts, request: &RequestRecord) {
+fn split_by_timings(parts: &mut RequestParts, request: &RequestRecord) {
     let prefill = request.timings.and_then(|timings| timings.prefill_ms);
     let Some(prefill) = prefill.filter(|_| parts.split_by == SplitBy::Nothing) else {
         return;
@@ -235,7 +237,7 @@ fn by_timings(parts: &mut Parts, request: &RequestRecord) {
     parts.split_by = SplitBy::Timings;
 }
 
-fn decode(parts: &mut Parts, request: &RequestRecord, firsts: &[(Nanos, u64)]) {
+fn split_decode(parts: &mut RequestParts, request: &RequestRecord, firsts: &[(Nanos, u64)]) {
     let disturbed = |from: Nanos, to: Nanos| {
         let begin = firsts.partition_point(|(at, _)| *at <= from);
         firsts[begin..]
@@ -262,7 +264,7 @@ fn decode(parts: &mut Parts, request: &RequestRecord, firsts: &[(Nanos, u64)]) {
         if is_disturbed {
             parts.others_prefill_ns += excess;
             parts.decode_ns += gap - excess;
-        } else if typical.is_some_and(|typical| gap.0 as f64 > STALL * typical.0 as f64) {
+        } else if typical.is_some_and(|typical| gap.0 as f64 > STALL_MIN_RATIO * typical.0 as f64) {
             parts.stall_ns += excess;
             parts.decode_ns += gap - excess;
         } else {
@@ -297,7 +299,7 @@ mod tests {
         // Steps of 10; the second request's first token comes at 175, in the gap that took 60.
         let a = request(0, 0, 5, &[100, 110, 120, 180, 190]);
         let b = request(1, 115, 116, &[175, 190]);
-        let parts = split(&[a, b], Nanos(0), &[]);
+        let parts = split_requests(&[a, b], Nanos(0), &[]);
         assert_eq!(parts[0].client_ns, Nanos(5));
         assert_eq!(parts[0].unsplit_ns, Nanos(95));
         assert_eq!(parts[0].others_prefill_ns, Nanos(50));
@@ -307,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_long_gap_of_its_own_is_a_stall() {
-        let parts = split(&[request(0, 0, 0, &[10, 20, 30, 130, 140])], Nanos(0), &[]);
+        let parts = split_requests(&[request(0, 0, 0, &[10, 20, 30, 130, 140])], Nanos(0), &[]);
         assert_eq!(
             (parts[0].stall_ns, parts[0].decode_ns),
             (Nanos(90), Nanos(40))
@@ -336,14 +338,14 @@ mod tests {
             step(30, 50, 1),
             step(60, 70, 0),
         ];
-        let parts = split(&[request(0, 0, 5, &[55, 65])], Nanos(1000), &steps);
+        let parts = split_requests(&[request(0, 0, 5, &[55, 65])], Nanos(1000), &steps);
         assert_eq!(parts[0].split_by, SplitBy::Steps);
         assert_eq!(
             (parts[0].queue_ns, parts[0].prefill_ns, parts[0].network_ns),
             (Nanos(20), Nanos(20), Nanos(10))
         );
         // Sent before the recording began.
-        let parts = split(&[request(0, -60, -50, &[55, 65])], Nanos(1000), &steps);
+        let parts = split_requests(&[request(0, -60, -50, &[55, 65])], Nanos(1000), &steps);
         assert_eq!(parts[0].split_by, SplitBy::Nothing);
     }
 
@@ -369,10 +371,10 @@ mod tests {
 
     #[test]
     fn earlier_chunks_of_a_prompt_are_its_prefill() {
-        let split = |prompt: Option<u64>, steps: &[(i64, i64, u64, u64, Option<u64>)]| {
+        let split_prompt = |prompt: Option<u64>, steps: &[(i64, i64, u64, u64, Option<u64>)]| {
             let mut record = request(0, 0, 5, &[95, 105]);
             record.prompt_tokens = prompt;
-            let parts = super::split(&[record], Nanos(0), &chunks(steps))[0];
+            let parts = super::split_requests(&[record], Nanos(0), &chunks(steps))[0];
             assert_eq!(parts.sum_ns(), Nanos(105));
             assert_eq!(parts.split_by, SplitBy::Steps);
             // It is sent at 5, in a step that ends at 10.
@@ -391,31 +393,31 @@ mod tests {
             (40, 60, 1, 100, Some(200)),
             (60, 90, 1, 50, Some(250)),
         ]);
-        assert_eq!(split(Some(250), &alone), (0, 80, 5));
+        assert_eq!(split_prompt(Some(250), &alone), (0, 80, 5));
         // The context says that the first step was another prompt's: 100 tokens came from the prefix cache.
         let cached = around([
             (10, 38, 1, 90, Some(90)),
             (40, 60, 1, 100, Some(200)),
             (60, 90, 1, 50, Some(250)),
         ]);
-        assert_eq!(split(Some(250), &cached), (28, 50, 7));
+        assert_eq!(split_prompt(Some(250), &cached), (28, 50, 7));
         // Without contexts, or with several prompts in a step, tokens decide.
         let counted = around([
             (10, 38, 1, 100, None),
             (40, 60, 2, 100, Some(400)),
             (60, 90, 1, 50, None),
         ]);
-        assert_eq!(split(Some(150), &counted), (28, 50, 7));
-        assert_eq!(split(Some(151), &counted), (0, 80, 5));
+        assert_eq!(split_prompt(Some(150), &counted), (28, 50, 7));
+        assert_eq!(split_prompt(Some(151), &counted), (0, 80, 5));
         // Nothing is known of the prompt: one chunk.
-        assert_eq!(split(None, &counted), (48, 30, 7));
+        assert_eq!(split_prompt(None, &counted), (48, 30, 7));
         // A step without prefill ends a prompt's chunks.
         let apart = around([
             (10, 38, 1, 100, None),
             (40, 60, 0, 0, None),
             (60, 90, 1, 50, None),
         ]);
-        assert_eq!(split(Some(150), &apart), (48, 30, 7));
+        assert_eq!(split_prompt(Some(150), &apart), (48, 30, 7));
     }
 
     proptest! {
@@ -441,7 +443,7 @@ mod tests {
                 start_unix_ns: Nanos(start), end_unix_ns: Nanos(start + length), prefill: part(prefill), decode: part(1), busy_ns: None, is_eager: None, roofline_ns: None,
             }).collect();
             steps.sort_by_key(|step| step.start_unix_ns);
-            let parts = split(&records, Nanos(0), &steps);
+            let parts = split_requests(&records, Nanos(0), &steps);
             prop_assert_eq!(parts.len(), records.len());
             for (parts, record) in parts.iter().zip(&records) {
                 prop_assert_eq!(parts.sum_ns(), record.e2e_ns().unwrap());

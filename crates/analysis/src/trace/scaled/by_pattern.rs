@@ -21,20 +21,20 @@
 use llmprof_record::trace::Trace;
 use llmprof_units::stats::upper_median;
 
-use crate::stats::{Summary, student_t_975};
-use crate::steps::{Repetition, Source};
+use crate::stats::{RepeatSummary, student_t_975};
+use crate::steps::{LaunchSource, Repetition};
 use crate::timeline::slices;
 use crate::trace::scaled::Estimate;
 
-/// Whole steps that a sample needs.
-const FEWEST: usize = 4;
+/// Minimum number of whole steps in a sample.
+const WHOLE_STEPS_MIN: usize = 4;
 
 /// How many steps there are, by estimate.
 pub(crate) struct StepCount {
     /// Kernels of the usual step.
     pub(crate) usual_kernels: u64,
-    /// What launches them.
-    pub(crate) source: Option<Source>,
+    /// Host thread or stream that launches the steps.
+    pub(crate) source: Option<LaunchSource>,
     steps: f64,
     /// The root of the variance of `steps`.
     error: f64,
@@ -45,44 +45,46 @@ pub(crate) struct StepCount {
 impl StepCount {
     /// Counts the steps of the pattern that most steps have; the second answer is when those that were recorded whole
     /// launched their first and last kernel.
-    pub(crate) fn of(
+    pub(crate) fn from_repetitions(
         trace: &Trace,
         repetitions: &[Repetition],
         slices: &[(i64, i64)],
         whole: (i64, i64),
     ) -> Option<(Self, Vec<(i64, i64)>)> {
-        let found = repetitions.iter().find(|found| !found.units.is_empty())?;
+        let repetition = repetitions
+            .iter()
+            .find(|repetition| !repetition.units.is_empty())?;
         let mut counts = vec![0.0; slices.len()];
-        for &(slice, part) in &found.parts {
+        for &(slice, part) in &repetition.parts {
             *counts.get_mut(slice as usize)? += part;
         }
-        let mut lengths: Vec<f64> = slices.iter().map(|&slice| length(slice)).collect();
+        let mut lengths: Vec<f64> = slices.iter().map(|&slice| length_of(slice)).collect();
         if slices::follow_pauses(trace) {
-            for &(slice, delay) in &found.delays {
+            for &(slice, delay) in &repetition.delays {
                 let length = lengths.get_mut(slice as usize)?;
-                *length = of_device(*length, delay);
+                *length = device_length(*length, delay);
             }
         }
         let mut windows = Vec::new();
         let mut kernels = Vec::new();
-        for step in found.steps().filter(|step| step.pattern == Some(0)) {
+        for step in repetition.steps().filter(|step| step.pattern == Some(0)) {
             *counts.get_mut(step.slice as usize)? += 1.0;
             windows.push((step.launched, step.last_launched));
             kernels.push(step.kernels);
         }
-        if windows.len() < FEWEST || slices.len() < 2 {
+        if windows.len() < WHOLE_STEPS_MIN || slices.len() < 2 {
             return None;
         }
         let count = Self {
             usual_kernels: upper_median(&mut kernels)?,
-            source: Some(found.source),
-            ..Self::of_slices(slices, &lengths, &counts, whole)?
+            source: Some(repetition.source),
+            ..Self::from_rates(slices, &lengths, &counts, whole)?
         };
         Some((count, windows))
     }
 
     /// The steps in the whole time, by those in each slice, for which the device took so long.
-    fn of_slices(
+    fn from_rates(
         slices: &[(i64, i64)],
         lengths: &[f64],
         counts: &[f64],
@@ -109,11 +111,11 @@ impl StepCount {
             let until = slices
                 .get(index + 1)
                 .map_or(whole.1, |next| half(slice.1, next.0));
-            let time = length((from, until));
+            let time = length_of((from, until));
             let around = &differences[index.saturating_sub(1)..(index + 1).min(differences.len())];
             let difference = around.iter().sum::<f64>() / around.len().max(1) as f64;
             steps += time * rates[index];
-            parts.push(time * (time - length(slice)).max(0.0) * difference);
+            parts.push(time * (time - length_of(slice)).max(0.0) * difference);
         }
         let variance: f64 = parts.iter().sum();
         let squares: f64 = parts.iter().map(|part| part * part).sum();
@@ -131,42 +133,41 @@ impl StepCount {
         })
     }
 
-    /// How many there are.
     pub(crate) fn estimate(&self) -> Estimate {
         Estimate::around(self.steps, student_t_975(self.freedom) * self.error)
     }
 
     /// Mean and root of its variance of what whole steps held.
-    fn mean(&self, held: &[f64]) -> Option<(f64, f64)> {
-        let summary = Summary::of(held)?;
+    fn mean_of_steps(&self, held: &[f64]) -> Option<(f64, f64)> {
+        let summary = RepeatSummary::from_values(held)?;
         let n = held.len() as f64;
         let unseen = (1.0 - n / self.steps.max(n)).max(0.0);
         Some((summary.mean, summary.deviation? * (unseen / n).sqrt()))
     }
 
-    /// What one step holds.
-    pub(crate) fn a_step(&self, held: &[f64]) -> Option<Estimate> {
-        let (mean, error) = self.mean(held)?;
+    /// Estimates what one step holds from what each recorded step `held`.
+    pub(crate) fn estimate_step(&self, held: &[f64]) -> Option<Estimate> {
+        let (mean, error) = self.mean_of_steps(held)?;
         let t = student_t_975(held.len() as u64 - 1);
         Some(Estimate::around(mean, t * error))
     }
 
-    /// What all steps hold.
-    pub(crate) fn total(&self, held: &[f64]) -> Option<Estimate> {
-        let (mean, error) = self.mean(held)?;
+    /// Estimates what all steps hold from what each recorded step `held`.
+    pub(crate) fn estimate_total(&self, held: &[f64]) -> Option<Estimate> {
+        let (mean, error) = self.mean_of_steps(held)?;
         let t = student_t_975(self.freedom.min(held.len() as u64 - 1));
         let error = (mean * self.error).hypot(self.steps * error);
         Some(Estimate::around(self.steps * mean, t * error))
     }
 }
 
-/// How long the device takes for the launches of a slice, in which they come to wait so much longer. What would be far more or
-/// less than the slice is not understood.
-fn of_device(length: f64, delay: i64) -> f64 {
+/// How long the device takes for the launches of a slice in which launches come to wait `delay` longer. Clamped to 0.5 to 4 times the
+/// length of the slice: more or less is not understood.
+fn device_length(length: f64, delay: i64) -> f64 {
     (length + delay as f64).clamp(0.5 * length, 4.0 * length)
 }
 
-fn length((start, end): (i64, i64)) -> f64 {
+fn length_of((start, end): (i64, i64)) -> f64 {
     end.saturating_sub(start) as f64
 }
 
@@ -180,16 +181,16 @@ mod tests {
     #[test]
     fn three_slices_by_hand() {
         let slices = [(0, 10), (40, 50), (80, 90)];
-        let count = StepCount::of_slices(&slices, &[10.0; 3], &[1.0, 2.0, 3.0], (0, 90)).unwrap();
+        let count = StepCount::from_rates(&slices, &[10.0; 3], &[1.0, 2.0, 3.0], (0, 90)).unwrap();
         assert!((count.steps - 18.0).abs() < 1e-9);
         assert!((count.error - 9.75_f64.sqrt()).abs() < 1e-9);
         assert_eq!(count.freedom, 2);
         // Steps that hold the same leave the uncertainty of their number: 4 × 18 ± t₀.₉₇₅(2) × 4 × 3.122.
-        let total = count.total(&[4.0; 6]).unwrap();
+        let total = count.estimate_total(&[4.0; 6]).unwrap();
         assert!((total.value - 72.0).abs() < 1e-9);
         assert!((total.high - total.value - 4.3027 * 4.0 * 9.75_f64.sqrt()).abs() < 0.01);
         // 3, 4 and 5 have mean 4 and deviation 1: ± t₀.₉₇₅(2) × √(1 − 3/18) ÷ √3.
-        let step = count.a_step(&[3.0, 4.0, 5.0]).unwrap();
+        let step = count.estimate_step(&[3.0, 4.0, 5.0]).unwrap();
         let half = 4.3027 * (15.0_f64 / 18.0).sqrt() / 3.0_f64.sqrt();
         assert!((step.high - step.value - half).abs() < 1e-3, "{step:?}");
     }
@@ -198,17 +199,19 @@ mod tests {
     #[test]
     fn the_length_is_that_of_the_device() {
         let slices = [(0, 10), (40, 50), (80, 90)];
-        let lengths: Vec<f64> = slices.map(|slice| of_device(length(slice), 5)).to_vec();
-        let count = StepCount::of_slices(&slices, &lengths, &[3.0; 3], (0, 90)).unwrap();
+        let lengths: Vec<f64> = slices
+            .map(|slice| device_length(length_of(slice), 5))
+            .to_vec();
+        let count = StepCount::from_rates(&slices, &lengths, &[3.0; 3], (0, 90)).unwrap();
         assert!((count.steps - 18.0).abs() < 1e-9);
-        assert_eq!(of_device(10.0, i64::MAX), 40.0);
-        assert_eq!(of_device(10.0, i64::MIN), 5.0);
+        assert_eq!(device_length(10.0, i64::MAX), 40.0);
+        assert_eq!(device_length(10.0, i64::MIN), 5.0);
     }
 
     #[test]
     fn slices_without_length_say_nothing() {
-        let two = StepCount::of_slices(&[(0, 10), (40, 40)], &[10.0, 0.0], &[1.0, 0.0], (0, 90));
+        let two = StepCount::from_rates(&[(0, 10), (40, 40)], &[10.0, 0.0], &[1.0, 0.0], (0, 90));
         assert!(two.is_none());
-        assert!(StepCount::of_slices(&[(0, 10)], &[10.0], &[1.0], (0, 90)).is_none());
+        assert!(StepCount::from_rates(&[(0, 10)], &[10.0], &[1.0], (0, 90)).is_none());
     }
 }

@@ -18,24 +18,24 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::stats::Summary;
+use crate::stats::RepeatSummary;
 use crate::steps;
-use crate::steps::{Repetition, Source};
+use crate::steps::{LaunchSource, Repetition};
 use crate::timeline::slices;
 use crate::trace::scaled::by_pattern::StepCount;
 use crate::trace::scaled::step_range::step_name;
 
-/// Kernels that are named.
-const MOST_KERNELS: usize = 20;
+/// Maximum number of kernels in the list.
+const SCALED_KERNELS_MAX: usize = 20;
 
 /// A figure for the whole, with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct Estimate {
-    /// The best guess.
+    /// The point estimate for the whole.
     pub value: f64,
     /// The lower end of the interval.
     pub low: f64,
-    /// Its upper end.
+    /// The upper end of the interval.
     pub high: f64,
 }
 
@@ -53,9 +53,9 @@ impl Estimate {
 /// One kernel over the whole.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
 pub struct ScaledKernel {
-    /// Its name.
+    /// Name of the kernel as the tool wrote it.
     pub name: String,
-    /// Launches.
+    /// Estimated number of its launches.
     pub calls: Estimate,
     /// The sum of its times, ns.
     pub time_ns: Estimate,
@@ -68,15 +68,15 @@ pub struct ScaledSteps {
     pub usual_kernels: u64,
     /// How many steps there are in the whole time.
     pub steps: Estimate,
-    /// Kernels a step.
+    /// Estimated number of kernels in a step.
     pub kernels: Estimate,
     /// The sum of the times of a step's kernels, ns.
     pub kernel_time_ns: Estimate,
 }
 
-/// What slices say of the whole.
+/// Estimates for the whole run from its slices.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
-pub struct Scaled {
+pub struct ScaledTrace {
     /// The range that is a step; absent where no range is one.
     pub step: Option<String>,
     /// Steps by the pattern of launches; absent where a range is a step, or nothing repeats and slices are scaled by time.
@@ -87,7 +87,7 @@ pub struct Scaled {
     pub sampled: u64,
     /// The time that was recorded.
     pub recorded_ns: Nanos,
-    /// The whole time.
+    /// Length of the run in ns, recorded or not.
     pub whole_ns: Nanos,
     /// Kernels in all steps, or in the whole time.
     pub kernels: Estimate,
@@ -98,7 +98,7 @@ pub struct Scaled {
 }
 
 /// The sample: what each unit held, and how to get from there to the whole.
-struct Sample {
+struct SliceSample {
     step: Option<StrId>,
     /// By the pattern of launches, how many steps there are.
     count: Option<StepCount>,
@@ -109,28 +109,28 @@ struct Sample {
     recorded: i64,
 }
 
-/// Scales what was recorded in slices; nothing where all of the time was recorded, or the sample is too small.
-pub fn scaled(trace: &Trace) -> Option<Scaled> {
-    scaled_by(trace, &steps::find(trace))
+/// Scales what was recorded in slices; `None` if all of the time was recorded, or the sample is too small.
+pub fn scale_slices(trace: &Trace) -> Option<ScaledTrace> {
+    scale_repetitions(trace, &steps::find_repetitions(trace))
 }
 
-/// The same, where it is known what repeats in the trace.
-pub(crate) fn scaled_by(trace: &Trace, repetitions: &[Repetition]) -> Option<Scaled> {
-    let slices = slices::of(trace)?;
-    let sample = Sample::of(trace, &slices, repetitions)?;
+/// As [`scale_slices`], with the repetitions of the trace already known.
+pub(crate) fn scale_repetitions(trace: &Trace, repetitions: &[Repetition]) -> Option<ScaledTrace> {
+    let slices = slices::recorded_slices(trace)?;
+    let sample = SliceSample::from_slices(trace, &slices, repetitions)?;
     let mut counts: FxHashMap<StrId, Vec<(f64, f64)>> = FxHashMap::default();
     let mut all = vec![(0.0, 0.0); sample.windows.len()];
-    // What other threads launch meanwhile is no part of a step.
+    // Launches of other threads do not belong to a step.
     let mut own = all.clone();
-    let calls = calls(trace);
+    let calls = launching_calls(trace);
     let kernels = &trace.kernels;
     for row in 0..kernels.len() {
         let call = calls.get(&kernels.correlation[row]);
         let (at, source) = match call {
-            Some(&(at, thread)) => (at, Source::Thread(thread)),
+            Some(&(at, thread)) => (at, LaunchSource::Thread(thread)),
             None => (kernels.start[row], stream_of(trace, row)),
         };
-        let Some(unit) = sample.unit(at) else {
+        let Some(unit) = sample.unit_at(at) else {
             continue;
         };
         let of_name = counts
@@ -142,13 +142,16 @@ pub(crate) fn scaled_by(trace: &Trace, repetitions: &[Repetition]) -> Option<Sca
         };
         add(&mut all[unit]);
         add(&mut of_name[unit]);
-        if sample.holds(source) {
+        if sample.launches_units(source) {
             add(&mut own[unit]);
         }
     }
     let estimate = |units: &[(f64, f64)]| {
         let (calls, times): (Vec<f64>, Vec<f64>) = units.iter().copied().unzip();
-        Some((sample.scale(&calls)?, sample.scale(&times)?))
+        Some((
+            sample.scale_to_whole(&calls)?,
+            sample.scale_to_whole(&times)?,
+        ))
     };
     let (total, kernel_time_ns) = estimate(&all)?;
     let pattern = sample.count.as_ref().and_then(|count| {
@@ -156,8 +159,8 @@ pub(crate) fn scaled_by(trace: &Trace, repetitions: &[Repetition]) -> Option<Sca
         Some(ScaledSteps {
             usual_kernels: count.usual_kernels,
             steps: count.estimate(),
-            kernels: count.a_step(&kernels)?,
-            kernel_time_ns: count.a_step(&times)?,
+            kernels: count.estimate_step(&kernels)?,
+            kernel_time_ns: count.estimate_step(&times)?,
         })
     });
     let mut by_kernel: Vec<ScaledKernel> = counts
@@ -175,8 +178,8 @@ pub(crate) fn scaled_by(trace: &Trace, repetitions: &[Repetition]) -> Option<Sca
         let time = b.time_ns.value.total_cmp(&a.time_ns.value);
         time.then_with(|| a.name.cmp(&b.name))
     });
-    by_kernel.truncate(MOST_KERNELS);
-    Some(Scaled {
+    by_kernel.truncate(SCALED_KERNELS_MAX);
+    Some(ScaledTrace {
         step: sample.step.map(|name| trace.text(name).to_owned()),
         pattern,
         units: sample.units,
@@ -190,7 +193,7 @@ pub(crate) fn scaled_by(trace: &Trace, repetitions: &[Repetition]) -> Option<Sca
 }
 
 /// When the call began that launched what carries a correlation id, and on which thread.
-fn calls(trace: &Trace) -> FxHashMap<u32, (i64, ThreadId)> {
+fn launching_calls(trace: &Trace) -> FxHashMap<u32, (i64, ThreadId)> {
     let hosts = &trace.hosts;
     (0..hosts.len())
         .filter(|&row| hosts.correlation[row] != 0)
@@ -203,17 +206,21 @@ fn calls(trace: &Trace) -> FxHashMap<u32, (i64, ThreadId)> {
         .collect()
 }
 
-fn stream_of(trace: &Trace, row: usize) -> Source {
+fn stream_of(trace: &Trace, row: usize) -> LaunchSource {
     let kernels = &trace.kernels;
-    Source::Stream(
+    LaunchSource::Stream(
         kernels.device[row],
         kernels.context[row],
         kernels.stream[row],
     )
 }
 
-impl Sample {
-    fn of(trace: &Trace, slices: &[(i64, i64)], repetitions: &[Repetition]) -> Option<Self> {
+impl SliceSample {
+    fn from_slices(
+        trace: &Trace,
+        slices: &[(i64, i64)],
+        repetitions: &[Repetition],
+    ) -> Option<Self> {
         let ranges = &trace.ranges;
         let end = |row: usize| ranges.start[row].saturating_add(ranges.duration[row]);
         let nvtx: Vec<usize> = (0..ranges.len())
@@ -243,10 +250,10 @@ impl Sample {
                 let whole = steps.iter().copied().filter(|&step| inside(step)).collect();
                 (steps.len() as u64, whole)
             }
-            None => match StepCount::of(trace, repetitions, slices, whole) {
-                Some((found, steps)) => {
-                    let all = found.estimate().value.round() as u64;
-                    count = Some(found);
+            None => match StepCount::from_repetitions(trace, repetitions, slices, whole) {
+                Some((step_count, steps)) => {
+                    let all = step_count.estimate().value.round() as u64;
+                    count = Some(step_count);
                     (all, steps)
                 }
                 None => (slices.len() as u64, slices.to_vec()),
@@ -264,26 +271,26 @@ impl Sample {
     }
 
     /// The unit that a moment lies in.
-    fn unit(&self, at: i64) -> Option<usize> {
+    fn unit_at(&self, at: i64) -> Option<usize> {
         let place = self.windows.partition_point(|window| window.0 <= at);
         let unit = place.checked_sub(1)?;
         (at <= self.windows[unit].1).then_some(unit)
     }
 
     /// Whether what is launched there belongs to the units.
-    fn holds(&self, source: Source) -> bool {
+    fn launches_units(&self, source: LaunchSource) -> bool {
         let steps = self.count.as_ref().and_then(|count| count.source);
         steps.is_none_or(|steps| steps == source)
     }
 
     /// What the whole holds, by what each unit holds.
-    fn scale(&self, units: &[f64]) -> Option<Estimate> {
+    fn scale_to_whole(&self, units: &[f64]) -> Option<Estimate> {
         let sampled = units.len() as f64;
         if let Some(count) = &self.count {
-            return count.total(units);
+            return count.estimate_total(units);
         }
         let (value, half) = if self.step.is_some() {
-            let summary = Summary::of(units)?;
+            let summary = RepeatSummary::from_values(units)?;
             let all = self.units as f64;
             let unseen = (1.0 - sampled / all).max(0.0).sqrt();
             (all * summary.mean, all * summary.ci95_half_width? * unseen)
@@ -302,7 +309,7 @@ impl Sample {
                 .collect();
             let whole = self.whole.1.saturating_sub(self.whole.0) as f64;
             let unseen = (1.0 - length / whole).max(0.0).sqrt();
-            let half = Summary::of(&residuals)?.ci95_half_width? * unseen;
+            let half = RepeatSummary::from_values(&residuals)?.ci95_half_width? * unseen;
             (rate * whole, half * whole / (length / sampled))
         };
         Some(Estimate::around(value, half))
@@ -381,7 +388,7 @@ mod tests {
 
     #[test]
     fn steps_that_are_alike_give_the_whole_exactly() {
-        let scaled = scaled(&trace(true, |_| 40)).unwrap();
+        let scaled = scale_slices(&trace(true, |_| 40)).unwrap();
         assert_eq!(scaled.step.as_deref(), Some("decode_step"));
         assert_eq!((scaled.units, scaled.sampled), (100, 20));
         let exact = |value: f64| Estimate {
@@ -398,7 +405,8 @@ mod tests {
     fn an_interval_holds_what_all_steps_hold() {
         // Steps 0, 5, 10… have 30 or 50 kernels in turn; by hand: x̄ = 40, s = 10.26, t₀.₉₇₅(19) = 2.093, n = 20, N = 100:
         // half = 100 × 2.093 × 10.26 × √0.8 ÷ √20 = 429.
-        let scaled = scaled(&trace(true, |step| if step % 10 == 0 { 30 } else { 50 })).unwrap();
+        let scaled =
+            scale_slices(&trace(true, |step| if step % 10 == 0 { 30 } else { 50 })).unwrap();
         assert_eq!(scaled.kernels.value, 4000.0);
         let half = scaled.kernels.high - scaled.kernels.value;
         assert!((half - 429.4).abs() < 1.0, "{half}");
@@ -407,7 +415,7 @@ mod tests {
 
     #[test]
     fn without_ranges_and_steps_time_scales() {
-        let scaled = scaled(&trace(false, |_| 40)).unwrap();
+        let scaled = scale_slices(&trace(false, |_| 40)).unwrap();
         assert_eq!((&scaled.step, &scaled.pattern), (&None, &None));
         assert_eq!((scaled.units, scaled.sampled), (20, 20));
         // 20 slices of 9.00002 ms in 959.00001 ms: the first begins at 0, the last ends at 959 ms.
@@ -423,6 +431,6 @@ mod tests {
     fn a_trace_without_slices_needs_no_scaling() {
         let mut whole = trace(true, |_| 1);
         whole.metadata.clear();
-        assert!(scaled(&whole).is_none());
+        assert!(scale_slices(&whole).is_none());
     }
 }

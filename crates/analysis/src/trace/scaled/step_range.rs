@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 
 use crate::timeline::slices;
 
-/// A range that begins so soon after its slice, ns, began it.
-const SOON: i64 = 1_000_000;
+/// Maximum time from the begin of a slice to that of the range that began it.
+const SLICE_BEGIN_MAX_NS: i64 = 1_000_000;
 
 /// The range that most slices begin with.
 pub(crate) fn step_name(trace: &Trace, nvtx: &[usize], slices: &[(i64, i64)]) -> Option<StrId> {
@@ -27,7 +27,7 @@ pub(crate) fn step_name(trace: &Trace, nvtx: &[usize], slices: &[(i64, i64)]) ->
         let place = slices.partition_point(|slice| slice.0 <= start);
         if place > 0
             && counts(slices[place - 1])
-            && start - slices[place - 1].0 <= SOON
+            && start - slices[place - 1].0 <= SLICE_BEGIN_MAX_NS
             && start + ranges.duration[row] <= slices[place - 1].1
         {
             let (count, time) = votes.entry(ranges.name[row]).or_default();
@@ -46,7 +46,7 @@ pub(crate) fn step_name(trace: &Trace, nvtx: &[usize], slices: &[(i64, i64)]) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::scaled::scaled;
+    use crate::trace::scaled::scale_slices;
     use llmprof_record::trace::{Range, RangeKind, TraceBuilder};
 
     const MS: i64 = 1_000_000;
@@ -89,7 +89,7 @@ mod tests {
                 ranges.add("slice of steps", RangeKind::CAPTURE, start - 10, around);
             }
         }
-        let scaled = scaled(&ranges.trace()).unwrap();
+        let scaled = scale_slices(&ranges.trace()).unwrap();
         assert_eq!(scaled.step.as_deref(), Some("decode_step"));
         assert_eq!((scaled.units, scaled.sampled), (50, 5));
     }
@@ -112,7 +112,7 @@ mod tests {
                 ranges.add(of_steps, RangeKind::CAPTURE, start * MS - 10, 20 * MS);
             }
             let trace = ranges.trace();
-            let slices = slices::of(&trace).unwrap();
+            let slices = slices::recorded_slices(&trace).unwrap();
             let nvtx: Vec<usize> = (0..trace.ranges.len())
                 .filter(|&row| trace.ranges.kind[row] == RangeKind::NVTX)
                 .collect();

@@ -21,7 +21,7 @@ pub enum SampleError {
     /// The list of files is nowhere.
     #[error("there is no file list {}; looked for {}", .list.display(), list_paths(.tried))]
     NoFileList {
-        /// As it was given.
+        /// Path as the request gave it, relative or absolute.
         list: PathBuf,
         /// Where it was looked for.
         tried: Vec<PathBuf>,
@@ -48,7 +48,7 @@ pub enum SampleError {
     #[error("{}:{line}: {what}", .path.display())]
     BadLine {
         path: PathBuf,
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: u64,
         what: String,
     },

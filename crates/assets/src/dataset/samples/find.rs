@@ -11,19 +11,20 @@ use serde::Deserialize;
 
 use super::{
     Located, SampleError, SampleLocation, line,
-    unpack::{Packing, Unpacked},
+    unpack::{LinePacking, UnpackedLines, csv_lines},
 };
 
 const TEXTS: [&str; 2] = ["txt", "md"];
 const IMAGES: [&str; 6] = ["png", "jpg", "jpeg", "webp", "bmp", "gif"];
 /// Files of lines, each a JSON value.
 const LINES: [&str; 2] = ["jsonl", "ndjson"];
-/// Lines too, where the first of them is a sample: other files are called so as well.
+/// Lines and rows too, where the first of them is a sample: other files are called so as well.
 const JSON: &str = "json";
-const PACKED: [(&str, Packing); 3] = [
-    ("gz", Packing::Gzip),
-    ("zst", Packing::Zstd),
-    ("parquet", Packing::Parquet),
+const CSV: &str = "csv";
+const PACKED: [(&str, LinePacking); 3] = [
+    ("gz", LinePacking::Gzip),
+    ("zst", LinePacking::Zstd),
+    ("parquet", LinePacking::Parquet),
 ];
 /// Longest first line of a `.json` file that is looked at to tell lines from one value.
 const FIRST_LINE_MAX_BYTES: u64 = 16 << 20;
@@ -34,13 +35,13 @@ const OMNIDOCBENCH: &str = "OmniDocBench.json";
 
 /// What a file is by its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SampleFileKind {
     Text,
-    Lines(Option<Packing>),
+    Lines(Option<LinePacking>),
     Image,
 }
 
-fn kind_of(path: &Path) -> Option<Kind> {
+fn kind_of(path: &Path) -> Option<SampleFileKind> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
     let packing = PACKED.iter().find(|(end, _)| *end == extension);
     if let Some((_, packing)) = packing {
@@ -50,16 +51,18 @@ fn kind_of(path: &Path) -> Option<Kind> {
             .unwrap_or_default()
             .to_ascii_lowercase();
         let is_lines =
-            *packing == Packing::Parquet || inner == JSON || LINES.contains(&inner.as_str());
-        return is_lines.then_some(Kind::Lines(Some(*packing)));
+            *packing == LinePacking::Parquet || inner == JSON || LINES.contains(&inner.as_str());
+        return is_lines.then_some(SampleFileKind::Lines(Some(*packing)));
     }
     if TEXTS.contains(&extension.as_str()) {
-        Some(Kind::Text)
+        Some(SampleFileKind::Text)
     } else if LINES.contains(&extension.as_str()) || (extension == JSON && begins_with_sample(path))
     {
-        Some(Kind::Lines(None))
+        Some(SampleFileKind::Lines(None))
+    } else if extension == CSV && has_sample_rows(path) {
+        Some(SampleFileKind::Lines(Some(LinePacking::Csv)))
     } else if IMAGES.contains(&extension.as_str()) {
-        Some(Kind::Image)
+        Some(SampleFileKind::Image)
     } else {
         None
     }
@@ -75,11 +78,16 @@ fn begins_with_sample(path: &Path) -> bool {
     reader.read_until(b'\n', &mut line).is_ok() && line::read_line(&line, path, 1).is_ok()
 }
 
+fn has_sample_rows(path: &Path) -> bool {
+    let first = csv_lines(path).ok().and_then(|mut lines| lines.next());
+    matches!(first, Some(Ok(line)) if line::read_line(line.as_bytes(), path, 1).is_ok())
+}
+
 /// Every sample below a folder, or in a file.
 pub(super) fn find_samples(root: &Path) -> Result<Vec<Located>, SampleError> {
     if root.is_file() {
         let name = root.file_name().unwrap_or(root.as_os_str());
-        return in_file(root, &name.to_string_lossy(), Kind::Text);
+        return in_file(root, &name.to_string_lossy(), SampleFileKind::Text);
     }
     let annotations = root.join(OMNIDOCBENCH);
     if annotations.is_file() {
@@ -90,13 +98,13 @@ pub(super) fn find_samples(root: &Path) -> Result<Vec<Located>, SampleError> {
     files.sort();
     let texts = files
         .iter()
-        .any(|(_, path)| kind_of(path) != Some(Kind::Image));
+        .any(|(_, path)| kind_of(path) != Some(SampleFileKind::Image));
     let mut samples = Vec::new();
     for (name, path) in &files {
-        if texts && kind_of(path) == Some(Kind::Image) {
+        if texts && kind_of(path) == Some(SampleFileKind::Image) {
             continue;
         }
-        samples.extend(in_file(path, name, Kind::Text)?);
+        samples.extend(in_file(path, name, SampleFileKind::Text)?);
     }
     Ok(samples)
 }
@@ -126,7 +134,7 @@ pub(super) fn find_listed(
         total += 1;
         let path = root.join(name);
         if path.is_file() {
-            samples.extend(in_file(&path, name, Kind::Text)?);
+            samples.extend(in_file(&path, name, SampleFileKind::Text)?);
             continue;
         }
         let known = by_id.get_or_insert_with(|| {
@@ -151,7 +159,11 @@ pub(super) fn find_listed(
 }
 
 /// The samples of one file; one whose name says nothing is taken as `otherwise`.
-fn in_file(path: &Path, name: &str, otherwise: Kind) -> Result<Vec<Located>, SampleError> {
+fn in_file(
+    path: &Path,
+    name: &str,
+    otherwise: SampleFileKind,
+) -> Result<Vec<Located>, SampleError> {
     let one = |place| {
         vec![Located {
             id: name.to_owned(),
@@ -159,9 +171,9 @@ fn in_file(path: &Path, name: &str, otherwise: Kind) -> Result<Vec<Located>, Sam
         }]
     };
     match kind_of(path).unwrap_or(otherwise) {
-        Kind::Text => Ok(one(SampleLocation::Text(path.to_owned()))),
-        Kind::Image => Ok(one(SampleLocation::Image(path.to_owned()))),
-        Kind::Lines(packing) => locate_lines(path, name, packing),
+        SampleFileKind::Text => Ok(one(SampleLocation::Text(path.to_owned()))),
+        SampleFileKind::Image => Ok(one(SampleLocation::Image(path.to_owned()))),
+        SampleFileKind::Lines(packing) => locate_lines(path, name, packing),
     }
 }
 
@@ -169,10 +181,10 @@ fn in_file(path: &Path, name: &str, otherwise: Kind) -> Result<Vec<Located>, Sam
 fn locate_lines(
     path: &Path,
     name: &str,
-    packing: Option<Packing>,
+    packing: Option<LinePacking>,
 ) -> Result<Vec<Located>, SampleError> {
     let unpacked = packing
-        .map(|packing| Unpacked::new(path, packing))
+        .map(|packing| UnpackedLines::new(path, packing))
         .transpose()?;
     let mut file = match &unpacked {
         Some(unpacked) => unpacked.file().try_clone(),
@@ -211,7 +223,7 @@ fn locate_lines(
 
 /// One page of OmniDocBench, as far as it is read.
 #[derive(Deserialize)]
-struct Page {
+struct OmniDocPage {
     page_info: PageInfo,
 }
 
@@ -229,7 +241,7 @@ fn locate_pages(root: &Path, annotations: &Path) -> Result<Vec<Located>, SampleE
     };
     let bytes =
         read_bounded(annotations, DATA_MAX_BYTES).map_err(SampleError::cannot_read(annotations))?;
-    let pages: Vec<Page> =
+    let pages: Vec<OmniDocPage> =
         serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
     let (mut samples, mut missing) = (Vec::new(), Vec::new());
     for page in &pages {

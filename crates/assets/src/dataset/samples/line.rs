@@ -4,35 +4,42 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Content, SampleError};
+use super::{SampleContent, SampleError};
 
-pub(super) struct Line {
+pub(super) struct SampleLine {
     pub(super) id: Option<String>,
-    pub(super) content: Content,
+    pub(super) content: SampleContent,
 }
 
 /// Keys that hold a text, the first that is there counts.
 const TEXT_KEYS: [&str; 3] = ["text", "prompt", "content"];
 
-pub(super) fn read_line(bytes: &[u8], file: &Path, number: u64) -> Result<Line, SampleError> {
+pub(super) fn read_line(bytes: &[u8], file: &Path, number: u64) -> Result<SampleLine, SampleError> {
     let bad = |what: String| SampleError::BadLine {
         path: file.to_owned(),
         line: number,
         what,
     };
-    let value: Value = serde_json::from_slice(bytes).map_err(|error| bad(error.to_string()))?;
-    let object = match value {
+    // serde counts lines of what it is given, which is one line of the file.
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| {
+        bad(error
+            .to_string()
+            .replace(" at line 1 column ", " at column "))
+    })?;
+    let mut object = match value {
         Value::String(text) => {
-            return Ok(Line {
+            return Ok(SampleLine {
                 id: None,
-                content: Content::Text(text),
+                content: SampleContent::Text(text),
             });
         }
         Value::Object(object) => object,
         _ => return Err(bad("neither an object nor a string".to_owned())),
     };
+    // Rows of tables have every column.
+    object.retain(|_, value| !value.is_null());
     let id = match object.get("id") {
-        None | Some(Value::Null) => None,
+        None => None,
         Some(Value::String(id)) => Some(id.clone()),
         Some(Value::Number(id)) => Some(id.to_string()),
         Some(_) => return Err(bad("`id` is neither a string nor a number".to_owned())),
@@ -46,7 +53,7 @@ pub(super) fn read_line(bytes: &[u8], file: &Path, number: u64) -> Result<Line, 
         if tokens.is_empty() {
             return Err(bad("`tokens` is empty".to_owned()));
         }
-        Content::Tokens(tokens)
+        SampleContent::Tokens(tokens)
     } else if let Some(image) = object.get("image") {
         let image = image
             .as_str()
@@ -55,11 +62,11 @@ pub(super) fn read_line(bytes: &[u8], file: &Path, number: u64) -> Result<Line, 
         if !path.is_file() {
             return Err(bad(format!("there is no image {}", path.display())));
         }
-        Content::Image(path)
+        SampleContent::Image(path)
     } else if let Some((key, text)) = text {
         match text.as_str() {
             Some("") => return Err(bad(format!("`{key}` is empty"))),
-            Some(text) => Content::Text(text.to_owned()),
+            Some(text) => SampleContent::Text(text.to_owned()),
             None => return Err(bad(format!("`{key}` is not a string"))),
         }
     } else {
@@ -69,5 +76,5 @@ pub(super) fn read_line(bytes: &[u8], file: &Path, number: u64) -> Result<Line, 
             names.join(", ")
         )));
     };
-    Ok(Line { id, content })
+    Ok(SampleLine { id, content })
 }

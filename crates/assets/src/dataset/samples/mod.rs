@@ -1,5 +1,5 @@
-//! What is in a folder of data: texts (`.txt`, `.md`), lines of JSON (`.jsonl`, `.json`, compressed or not), rows of Parquet, images, or
-//! the pages of an OmniDocBench.
+//! What is in a folder of data: texts (`.txt`, `.md`), lines of JSON (`.jsonl`, `.json`, compressed or not), rows of tables (`.csv`,
+//! `.parquet`), images, or the pages of an OmniDocBench.
 
 mod error;
 mod find;
@@ -15,11 +15,11 @@ use std::{
 };
 
 pub use error::SampleError;
-use unpack::Unpacked;
+use unpack::UnpackedLines;
 
 /// Samples to choose from. There is at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Samples {
+pub struct DatasetSamples {
     list: Vec<Located>,
 }
 
@@ -38,7 +38,7 @@ enum SampleLocation {
     /// A line of a file: its number from 1, and its bytes there or where it was unpacked.
     Line {
         file: Arc<PathBuf>,
-        unpacked: Option<Unpacked>,
+        unpacked: Option<UnpackedLines>,
         number: u64,
         start: u64,
         length: u64,
@@ -46,31 +46,30 @@ enum SampleLocation {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub struct StoredSample {
     /// Names it: its path below the root, or the id that its line states.
     pub id: String,
-    pub content: Content,
+    pub content: SampleContent,
     /// The file it is from.
     pub file: PathBuf,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum SampleContent {
     Text(String),
     /// A text that was tokenized before.
     Tokens(Vec<u32>),
-    /// An image file.
     Image(PathBuf),
 }
 
-impl Samples {
+impl DatasetSamples {
     /// Everything below `root`, by name; or `root` itself where it is a file. Texts go before images: where there are both, only
     /// texts are samples. An `OmniDocBench.json` in `root` names its pages, in its order.
-    pub fn found(root: &Path) -> Result<Self, SampleError> {
+    pub fn find_below(root: &Path) -> Result<Self, SampleError> {
         let list = find::find_samples(root)?;
         Self::new(list, || {
             format!(
-                "there is no .txt, .md, .jsonl, .json, .parquet or image file in {} (.gz and .zst of lines are read)",
+                "there is no .txt, .md, .jsonl, .json, .csv, .parquet or image file in {} (.gz and .zst of lines are read)",
                 root.display()
             )
         })
@@ -78,7 +77,7 @@ impl Samples {
 
     /// What a list names, one a line, in its order; blank lines are skipped. Entries are files below `root`, or ids of samples
     /// there. A relative list is looked for in one of `places` after the other.
-    pub fn listed(root: &Path, list: &Path, places: &[&Path]) -> Result<Self, SampleError> {
+    pub fn read_list(root: &Path, list: &Path, places: &[&Path]) -> Result<Self, SampleError> {
         let (list, samples) = find::find_listed(root, list, places)?;
         Self::new(samples, || format!("{} names no file", list.display()))
     }
@@ -108,13 +107,12 @@ impl Samples {
         self.list.len()
     }
 
-    /// Their ids, in order.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.list.iter().map(|sample| sample.id.as_str())
     }
 
     /// Reads the sample of this number.
-    pub fn sample(&self, index: usize) -> Result<Sample, SampleError> {
+    pub fn sample(&self, index: usize) -> Result<StoredSample, SampleError> {
         let Located { id, place } = self.list.get(index).ok_or(SampleError::NoSuchSample {
             index,
             count: self.list.len(),
@@ -122,10 +120,12 @@ impl Samples {
         let (id, content, file) = match place {
             SampleLocation::Text(path) => (
                 id.clone(),
-                Content::Text(find::read_text(path)?),
+                SampleContent::Text(find::read_text(path)?),
                 path.clone(),
             ),
-            SampleLocation::Image(path) => (id.clone(), Content::Image(path.clone()), path.clone()),
+            SampleLocation::Image(path) => {
+                (id.clone(), SampleContent::Image(path.clone()), path.clone())
+            }
             SampleLocation::Line {
                 file,
                 unpacked,
@@ -146,7 +146,7 @@ impl Samples {
                 )
             }
         };
-        Ok(Sample { id, content, file })
+        Ok(StoredSample { id, content, file })
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn write_rows(path: &Path, out: &File) -> Result<(), SampleError> {
     #[cfg(feature = "parquet")]
     match read_here(path, out) {
         Ok(()) => return Ok(()),
-        Err(_) => out.set_len(0).map_err(SampleError::read(path))?,
+        Err(_) => out.set_len(0).map_err(SampleError::cannot_read(path))?,
     }
     read_by_pyarrow(path, out)
 }

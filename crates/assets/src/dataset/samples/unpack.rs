@@ -1,4 +1,4 @@
-//! Lines of files that are not lines as they lie: compressed ones, and tables of Parquet. They are unpacked once, into a file
+//! Lines of files that are not lines as they lie: compressed ones, and tables (Parquet, CSV). They are unpacked once, into a file
 //! without a name that is gone with the process.
 
 use std::{
@@ -12,32 +12,39 @@ use std::{
 
 use super::{SampleError, parquet_rows};
 
-/// How lines are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Packing {
+pub(super) enum LinePacking {
     Gzip,
     Zstd,
     Parquet,
+    Csv,
 }
 
 /// A file of lines, unpacked.
 #[derive(Clone, Debug)]
-pub(super) struct Unpacked(Arc<File>);
+pub(super) struct UnpackedLines(Arc<File>);
 
-impl Unpacked {
-    pub(super) fn new(path: &Path, packing: Packing) -> Result<Self, SampleError> {
+impl UnpackedLines {
+    pub(super) fn new(path: &Path, packing: LinePacking) -> Result<Self, SampleError> {
         let failed = || SampleError::cannot_read(path);
         let mut out = tempfile::tempfile().map_err(failed())?;
         let packed = File::open(path).map_err(failed())?;
         match packing {
-            Packing::Gzip => io::copy(&mut flate2::read::MultiGzDecoder::new(packed), &mut out),
-            Packing::Zstd => {
+            LinePacking::Gzip => io::copy(&mut flate2::read::MultiGzDecoder::new(packed), &mut out),
+            LinePacking::Zstd => {
                 let mut decoder = zstd::Decoder::new(packed).map_err(failed())?;
                 io::copy(&mut decoder, &mut out)
             }
-            Packing::Parquet => {
+            LinePacking::Parquet => {
                 parquet_rows::write_rows(path, &out)?;
                 return Ok(Self(Arc::new(out)));
+            }
+            LinePacking::Csv => {
+                let mut lines = io::BufWriter::new(&mut out);
+                for line in csv_lines(path)? {
+                    lines.write_all(line?.as_bytes()).map_err(failed())?;
+                }
+                lines.flush().map(|()| 0)
             }
         }
         .map_err(failed())?;
@@ -56,22 +63,49 @@ impl Unpacked {
     }
 }
 
+/// Rows of a CSV file with a header as lines of JSON. Cells are texts, token ids are a list in JSON; empty cells are left out.
+pub(super) fn csv_lines(
+    path: &Path,
+) -> Result<impl Iterator<Item = Result<String, SampleError>>, SampleError> {
+    let file = path.to_owned();
+    let bad = move |row: u64, error: &dyn std::fmt::Display| SampleError::BadLine {
+        path: file.clone(),
+        line: row,
+        what: error.to_string(),
+    };
+    let mut table = csv::Reader::from_path(path).map_err(|error| bad(1, &error))?;
+    let header = table.headers().map_err(|error| bad(1, &error))?.clone();
+    Ok(table.into_records().zip(1..).map(move |(record, row)| {
+        let record = record.map_err(|error| bad(row, &error))?;
+        let mut line = serde_json::Map::new();
+        for (name, cell) in header.iter().zip(&record) {
+            let value = match name {
+                _ if cell.is_empty() => continue,
+                "tokens" => serde_json::from_str(cell).map_err(|error| bad(row, &error))?,
+                _ => cell.into(),
+            };
+            line.insert(name.to_owned(), value);
+        }
+        Ok(format!("{}\n", serde_json::Value::Object(line)))
+    }))
+}
+
 // Two are equal where they are one file; an order is needed beside names that are always different.
-impl PartialEq for Unpacked {
+impl PartialEq for UnpackedLines {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Unpacked {}
+impl Eq for UnpackedLines {}
 
-impl PartialOrd for Unpacked {
+impl PartialOrd for UnpackedLines {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Unpacked {
+impl Ord for UnpackedLines {
     fn cmp(&self, other: &Self) -> Ordering {
         Arc::as_ptr(&self.0).cmp(&Arc::as_ptr(&other.0))
     }

@@ -113,12 +113,12 @@ impl Available {
     /// Free options that name some are checked like the keys: a set takes the place of the tier's, sections and metrics add to
     /// the others, since ncu takes `--set` and `--metrics` once.
     pub fn check_plan(&self, plan: &NcuPlan) -> Checked {
-        let mut found = Checked::default();
+        let mut checked = Checked::default();
         let mut free = FreeOptions::parse_args(&plan.args);
         let (of_tier, sections) = tier_contents(plan.tier);
         for set in free.sets.drain(..).rev().chain([of_tier.to_owned()]) {
-            if found.set.is_none() {
-                found.set = self.supported_set(&set, &mut found.issues);
+            if checked.set.is_none() {
+                checked.set = self.supported_set(&set, &mut checked.issues);
             }
         }
         let of_tier = sections.iter().map(|&section| section.to_owned());
@@ -126,16 +126,16 @@ impl Available {
             .chain(plan.sections.iter().cloned())
             .chain(free.sections)
         {
-            if found.sections.contains(&section) {
+            if checked.sections.contains(&section) {
                 continue;
             }
             // A pattern is matched by the tool.
             let has = self.sections.is_empty() || self.sections.contains(&section);
             if has || section.starts_with("regex:") {
-                found.sections.push(section);
+                checked.sections.push(section);
             } else {
                 let issue = Issue::warning(IssueCode::NcuNoSection).with("section", section);
-                found.issues.push(issue);
+                checked.issues.push(issue);
             }
         }
         let bytes = DRAM_BYTES_METRICS.iter().map(|&metric| metric.to_owned());
@@ -143,14 +143,14 @@ impl Available {
             .chain(plan.metrics.iter().cloned())
             .chain(free.metrics)
         {
-            if let Some(metric) = self.supported_metric(&metric, &mut found.issues)
-                && !found.metrics.contains(&metric)
+            if let Some(metric) = self.supported_metric(&metric, &mut checked.issues)
+                && !checked.metrics.contains(&metric)
             {
-                found.metrics.push(metric);
+                checked.metrics.push(metric);
             }
         }
-        found.args = free.rest;
-        found
+        checked.args = free.rest;
+        checked
     }
 
     /// The set of this name, or the one that has its place.
@@ -238,7 +238,7 @@ struct FreeOptions {
 
 impl FreeOptions {
     fn parse_args(args: &[Word]) -> Self {
-        let mut found = Self::default();
+        let mut options = Self::default();
         let mut words = args.iter().map(|Word(word)| word.as_str());
         while let Some(word) = words.next() {
             let (name, value) = match word.split_once('=') {
@@ -246,25 +246,25 @@ impl FreeOptions {
                 None => (word, None),
             };
             if !["--set", "--section", "--metrics"].contains(&name) {
-                found.rest.push(word.to_owned());
+                options.rest.push(word.to_owned());
                 continue;
             }
             // An option at the end without its value is for ncu to refuse.
             let Some(value) = value.or_else(|| words.next()) else {
-                found.rest.push(word.to_owned());
+                options.rest.push(word.to_owned());
                 break;
             };
             match name {
-                "--set" => found.sets.push(value.to_owned()),
-                "--section" => found.sections.push(value.to_owned()),
+                "--set" => options.sets.push(value.to_owned()),
+                "--section" => options.sections.push(value.to_owned()),
                 _ => {
                     let names = value.split(',').map(str::trim);
                     let names = names.filter(|name| !name.is_empty());
-                    found.metrics.extend(names.map(str::to_owned));
+                    options.metrics.extend(names.map(str::to_owned));
                 }
             }
         }
-        found
+        options
     }
 }
 
@@ -304,21 +304,21 @@ roofline   SpeedOfLight, SpeedOfLight_HierarchicalDoubleRooflineChart, SpeedOfLi
     }
 
     /// Code and value of each issue.
-    fn issues_of(found: &Checked) -> Vec<String> {
+    fn issues_of(checked: &Checked) -> Vec<String> {
         let text = |issue: &Issue| {
             let values = issue.values.values().map(ToString::to_string);
             format!("{} {}", issue.code, values.collect::<Vec<_>>().join(" "))
         };
-        found.issues.iter().map(text).collect()
+        checked.issues.iter().map(text).collect()
     }
 
     #[test]
     fn lists_of_the_tool_are_read() {
-        let found = available_tool();
-        assert_eq!(found.sets, ["basic", "full", "roofline"]);
-        assert_eq!(found.sections, ["Occupancy", "SpeedOfLight"]);
+        let tool = available_tool();
+        assert_eq!(tool.sets, ["basic", "full", "roofline"]);
+        assert_eq!(tool.sections, ["Occupancy", "SpeedOfLight"]);
         assert_eq!(
-            found.metrics,
+            tool.metrics,
             ["dram__bytes_read", "dram__bytes_write", "sm__throughput"]
         );
         let error = "ERROR unrecognised option '--list-sections'";
@@ -334,16 +334,16 @@ roofline   SpeedOfLight, SpeedOfLight_HierarchicalDoubleRooflineChart, SpeedOfLi
         let mut plan = ncu_plan("--set anything");
         plan.sections = vec!["Any".to_owned()];
         plan.metrics = vec!["any__metric.sum".to_owned()];
-        let found = Available::default().check_plan(&plan);
-        assert_eq!(found.set.as_deref(), Some("anything"));
-        assert_eq!(found.sections, ["Any"]);
+        let checked = Available::default().check_plan(&plan);
+        assert_eq!(checked.set.as_deref(), Some("anything"));
+        assert_eq!(checked.sections, ["Any"]);
         let metrics = [
             DRAM_BYTES_METRICS[0],
             DRAM_BYTES_METRICS[1],
             "any__metric.sum",
         ];
         assert_eq!(
-            (found.metrics, found.issues),
+            (checked.metrics, checked.issues),
             (metrics.map(str::to_owned).to_vec(), vec![])
         );
     }
@@ -351,25 +351,25 @@ roofline   SpeedOfLight, SpeedOfLight_HierarchicalDoubleRooflineChart, SpeedOfLi
     #[test]
     fn sets_are_checked_too() {
         // A set of the request takes the tier's place.
-        let found = available_tool().check_plan(&ncu_plan("--set full --kernel-id ::x:"));
-        assert_eq!(found.set.as_deref(), Some("full"));
-        assert_eq!(found.args, ["--kernel-id", "::x:"]);
-        assert_eq!(issues_of(&found), [""; 0]);
+        let checked = available_tool().check_plan(&ncu_plan("--set full --kernel-id ::x:"));
+        assert_eq!(checked.set.as_deref(), Some("full"));
+        assert_eq!(checked.args, ["--kernel-id", "::x:"]);
+        assert_eq!(issues_of(&checked), [""; 0]);
         // Older guides say `default`.
-        let found = available_tool().check_plan(&ncu_plan("--set=default"));
-        assert_eq!(found.set.as_deref(), Some("basic"));
-        assert_eq!(found.issues[0].code, IssueCode::NcuSetReplaced);
+        let checked = available_tool().check_plan(&ncu_plan("--set=default"));
+        assert_eq!(checked.set.as_deref(), Some("basic"));
+        assert_eq!(checked.issues[0].code, IssueCode::NcuSetReplaced);
         // One that nothing replaces is dropped, and the tier's stays.
-        let found = available_tool().check_plan(&ncu_plan("--set source"));
-        assert_eq!(found.set.as_deref(), Some("basic"));
-        assert_eq!(found.issues[0].code, IssueCode::NcuNoSet);
-        assert_eq!(found.issues[0].values["set"], "source");
+        let checked = available_tool().check_plan(&ncu_plan("--set source"));
+        assert_eq!(checked.set.as_deref(), Some("basic"));
+        assert_eq!(checked.issues[0].code, IssueCode::NcuNoSet);
+        assert_eq!(checked.issues[0].values["set"], "source");
         // A tool that has no set of the tier collects sections and metrics alone.
         let mut other = available_tool();
         other.sets = vec!["nvlink".to_owned()];
-        let found = other.check_plan(&ncu_plan(""));
-        assert_eq!(found.set, None);
-        assert_eq!(found.issues[0].values["set"], "basic");
+        let checked = other.check_plan(&ncu_plan(""));
+        assert_eq!(checked.set, None);
+        assert_eq!(checked.issues[0].values["set"], "basic");
         // Tools of 2023 have the older name.
         other.sets = vec!["default".to_owned()];
         assert_eq!(
@@ -386,18 +386,18 @@ roofline   SpeedOfLight, SpeedOfLight_HierarchicalDoubleRooflineChart, SpeedOfLi
             "dram__bytes_op_read".to_owned(),
             "sm__throughput".to_owned(),
         ];
-        let found = chip.check_plan(&ncu_plan("--metrics sm__throughput.avg,l3__hits.sum"));
+        let checked = chip.check_plan(&ncu_plan("--metrics sm__throughput.avg,l3__hits.sum"));
         assert_eq!(
-            found.metrics,
+            checked.metrics,
             ["dram__bytes_op_read.sum", "sm__throughput.avg"]
         );
-        let codes: Vec<&str> = found.issues.iter().map(|one| one.code.as_str()).collect();
+        let codes: Vec<&str> = checked.issues.iter().map(|one| one.code.as_str()).collect();
         assert_eq!(
             codes,
             ["ncu.metric_replaced", "ncu.no_metric", "ncu.no_metric"]
         );
-        assert_eq!(found.issues[1].values["metric"], DRAM_BYTES_METRICS[1]);
-        assert_eq!(found.issues[2].values["metric"], "l3__hits.sum");
+        assert_eq!(checked.issues[1].values["metric"], DRAM_BYTES_METRICS[1]);
+        assert_eq!(checked.issues[2].values["metric"], "l3__hits.sum");
     }
 
     #[test]
@@ -414,10 +414,10 @@ roofline   SpeedOfLight, SpeedOfLight_HierarchicalDoubleRooflineChart, SpeedOfLi
         ]
         .map(str::to_owned)
         .to_vec();
-        let found = available_tool().check_plan(&plan);
-        assert_eq!(found.sections, ["regex:Memory.*"]);
+        let checked = available_tool().check_plan(&plan);
+        assert_eq!(checked.sections, ["regex:Memory.*"]);
         assert_eq!(
-            found.metrics[2..],
+            checked.metrics[2..],
             [
                 "launch__grid_size",
                 "nvlink__enabled_mask",
@@ -427,7 +427,7 @@ roofline   SpeedOfLight, SpeedOfLight_HierarchicalDoubleRooflineChart, SpeedOfLi
                 "group:memory__dram_table"
             ]
         );
-        assert_eq!(found.issues[0].values["section"], "Nowhere");
-        assert_eq!(found.issues.len(), 1);
+        assert_eq!(checked.issues[0].values["section"], "Nowhere");
+        assert_eq!(checked.issues.len(), 1);
     }
 }

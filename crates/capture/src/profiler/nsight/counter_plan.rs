@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use llmprof_record::{
     counters::{ProfiledLaunch, StandsFor},
-    kernel_list::pattern,
+    kernel_list::name_pattern,
     kernel_name::canonical,
     plan::Tier,
     trace::{HostKind, Trace},
@@ -79,7 +79,7 @@ impl CounterPlan {
             .kernels
             .iter()
             .map(|name| {
-                let own = pattern(name);
+                let own = name_pattern(name);
                 own.trim_start_matches('^').trim_end_matches('$').to_owned()
             })
             .collect();
@@ -103,7 +103,7 @@ impl CounterPlan {
         }
         if wanted.is_gated {
             let choices = (1..=COUNTED_MAX).map(|count| kinds.choose_first(count));
-            let mut choices: Vec<Choice> = choices.collect();
+            let mut choices: Vec<LaunchChoice> = choices.collect();
             let enough = choices
                 .iter()
                 .position(|choice| choice.covered >= wanted.coverage);
@@ -112,14 +112,14 @@ impl CounterPlan {
             plan.kernels.clear();
             return Some(plan);
         }
-        let mut best: Option<Choice> = None;
+        let mut best: Option<LaunchChoice> = None;
         for count in 1..=COUNTED_MAX {
             for skip in 0..=SKIPPED_MAX {
                 let Some(choice) = kinds.choose_covering(skip, count, wanted.coverage) else {
                     break;
                 };
                 let is_better = best.as_ref().is_none_or(|best| {
-                    let enough = |choice: &Choice| choice.covered >= wanted.coverage;
+                    let enough = |choice: &LaunchChoice| choice.covered >= wanted.coverage;
                     match (enough(&choice), enough(best)) {
                         (true, false) => true,
                         (false, true) => false,
@@ -167,7 +167,7 @@ impl CounterPlan {
 
 /// Launches of one configuration that do the same.
 #[derive(Debug, Default)]
-struct Kind {
+struct LaunchKind {
     /// Launches that count, and their time.
     launches: u64,
     total_ns: Nanos,
@@ -180,7 +180,7 @@ struct Configuration {
     block: [u32; 3],
     /// Kind and time of each launch, in order.
     launches: Vec<(usize, i64)>,
-    kinds: Vec<Kind>,
+    kinds: Vec<LaunchKind>,
 }
 
 struct Kinds<'a> {
@@ -189,7 +189,7 @@ struct Kinds<'a> {
     total_ns: Nanos,
 }
 
-struct Choice {
+struct LaunchChoice {
     skip: u64,
     count: u64,
     kernels: BTreeSet<u32>,
@@ -199,7 +199,7 @@ struct Choice {
 
 impl<'a> Kinds<'a> {
     fn from_trace(trace: &'a Trace, wanted: &CoverageRequest<'_>) -> Self {
-        let windows = Windows::find_windows(trace, wanted);
+        let windows = CountedWindows::find_windows(trace, wanted);
         let mut configurations: Vec<Configuration> = Vec::new();
         let mut known: HashMap<_, usize> = HashMap::new();
         // Whether each launch counts, beside the configuration's launches.
@@ -253,13 +253,13 @@ impl<'a> Kinds<'a> {
     }
 
     /// The first `count` launches of every configuration.
-    fn choose_first(&self, count: u64) -> Choice {
+    fn choose_first(&self, count: u64) -> LaunchChoice {
         let offers = self
             .configurations
             .iter()
             .map(|one| one.offer_window(0, count));
         let (gained, cost) = offers.fold((0, 0), |sum, offer| (sum.0 + offer.0, sum.1 + offer.1));
-        Choice {
+        LaunchChoice {
             skip: 0,
             count,
             kernels: self.configurations.iter().map(|one| one.kernel).collect(),
@@ -269,7 +269,7 @@ impl<'a> Kinds<'a> {
     }
 
     /// Names that cover the asked share with the fewest launches, for one pair; `None` where nothing is left to profile.
-    fn choose_covering(&self, skip: u64, count: u64, coverage: f64) -> Option<Choice> {
+    fn choose_covering(&self, skip: u64, count: u64, coverage: f64) -> Option<LaunchChoice> {
         let mut names: BTreeMap<u32, (i64, u64)> = BTreeMap::new();
         for configuration in &self.configurations {
             let (gain, cost) = configuration.offer_window(skip, count);
@@ -306,7 +306,7 @@ impl<'a> Kinds<'a> {
                 kept.push(offer);
             }
         }
-        Some(Choice {
+        Some(LaunchChoice {
             skip,
             count,
             cost: kept.iter().map(|offer| offer.2).sum(),
@@ -315,7 +315,7 @@ impl<'a> Kinds<'a> {
         })
     }
 
-    fn plan_from(&self, choice: &Choice) -> CounterPlan {
+    fn plan_from(&self, choice: &LaunchChoice) -> CounterPlan {
         let mut launches = Vec::new();
         let text = |id: u32| self.trace.text(llmprof_record::trace::StrId(id)).to_owned();
         for configuration in &self.configurations {
@@ -369,7 +369,7 @@ impl Configuration {
                     && duration - before > NOISE_NS
             });
             if is_new {
-                self.kinds.push(Kind::default());
+                self.kinds.push(LaunchKind::default());
             }
             before = Some(duration);
             let kind = self.kinds.len() - 1;
@@ -395,27 +395,27 @@ impl Configuration {
 }
 
 /// When launches count, on the clock of the trace.
-struct Windows {
+struct CountedWindows {
     calls: HashMap<u32, i64>,
     /// Ranges that count; absent where all launches do.
     ranges: Option<Vec<(i64, i64)>>,
-    /// After this, nothing comes.
+    /// Launches after this time do not count.
     end: i64,
 }
 
-impl Windows {
+impl CountedWindows {
     fn find_windows(trace: &Trace, wanted: &CoverageRequest<'_>) -> Self {
         let named = |name: &str| {
             let rows =
                 (0..trace.ranges.len()).filter(|&row| trace.text(trace.ranges.name[row]) == name);
-            let mut found: Vec<(i64, i64)> = rows
+            let mut spans: Vec<(i64, i64)> = rows
                 .map(|row| {
                     let start = trace.ranges.start[row];
                     (start, start.saturating_add(trace.ranges.duration[row]))
                 })
                 .collect();
-            found.sort_unstable();
-            found
+            spans.sort_unstable();
+            spans
         };
         let mut calls = HashMap::new();
         for row in 0..trace.hosts.len() {

@@ -71,8 +71,8 @@ mod tests {
                 "libdw.so.1",
             ),
         ] {
-            let found = check(broken, mode).unwrap_err();
-            assert!(found.contains(why), "{found}");
+            let error = check(broken, mode).unwrap_err();
+            assert!(error.contains(why), "{error}");
         }
     }
 
@@ -89,8 +89,8 @@ mod tests {
             assert_eq!(find_importer(&root.join("bin/nsys")), None);
             let importer = root.join(host).join("QdstrmImporter");
             fs::write(&importer, "").unwrap();
-            let found = find_importer(&root.join("bin/nsys")).unwrap();
-            assert_eq!(found, fs::canonicalize(importer).unwrap());
+            let path = find_importer(&root.join("bin/nsys")).unwrap();
+            assert_eq!(path, fs::canonicalize(importer).unwrap());
             fs::remove_dir_all(&root).unwrap();
         }
     }

@@ -13,7 +13,6 @@ pub const NCU_MIN_VERSION: Version = Version {
     release: 1,
 };
 
-/// Which launches ncu profiles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     /// A pattern on demangled names; all kernels where absent.

@@ -33,7 +33,6 @@ pub struct ProfiledLaunches {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ParseState {
-    /// Between launches.
     #[default]
     Between,
     /// Inside the passes of a launch.
@@ -69,8 +68,8 @@ impl ProfiledLaunches {
         let end =
             |(word, state): (&[u8], ParseState)| Some((find_word(text, word)? + word.len(), state));
         let started = end((STARTED, ParseState::Inside));
-        let found = next.and_then(end).into_iter().chain(started);
-        found.min_by_key(|(end, _)| *end)
+        let ends = next.and_then(end).into_iter().chain(started);
+        ends.min_by_key(|(end, _)| *end)
     }
 }
 
@@ -79,13 +78,13 @@ fn find_word(text: &[u8], word: &[u8]) -> Option<usize> {
 }
 
 #[derive(Debug)]
-struct Log {
+struct ProgressLog {
     path: PathBuf,
     read: u64,
     launches: ProfiledLaunches,
 }
 
-impl Log {
+impl ProgressLog {
     fn new(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -115,14 +114,14 @@ impl Log {
 /// prints to standard output or standard error, by its options: either log may have the lines.
 pub fn follow_logs<T>(logs: &[&Path], at: &(dyn Fn(u64) + Sync), work: impl FnOnce() -> T) -> T {
     let (ended, until) = mpsc::channel::<()>();
-    let mut logs: Vec<Log> = logs.iter().map(|path| Log::new(path)).collect();
+    let mut logs: Vec<ProgressLog> = logs.iter().map(|path| ProgressLog::new(path)).collect();
     // The channel ends with the closure, also where `work` panics.
     thread::scope(move |scope| {
         scope.spawn(move || {
             let mut told = 0;
             loop {
                 let is_over = until.recv_timeout(POLL_INTERVAL) != Err(RecvTimeoutError::Timeout);
-                let finished: u64 = logs.iter_mut().map(Log::follow_log).sum();
+                let finished: u64 = logs.iter_mut().map(ProgressLog::follow_log).sum();
                 if finished != told {
                     told = finished;
                     at(finished);
@@ -154,39 +153,39 @@ mod tests {
         ==PROF== Profiling \"nvjet_sm90_tst_8x64_64x16_4x1...\": 0%...\rstep 2: 30%\n.50%....100% - 40 passes\n\
         ==PROF== Profiling \"Kernel2\" - 3 (1/1): 0%....50%..";
 
-    fn launch_counts(found: &ProfiledLaunches) -> (u64, u64) {
-        (found.started, found.finished)
+    fn launch_counts(launches: &ProfiledLaunches) -> (u64, u64) {
+        (launches.started, launches.finished)
     }
 
     #[test]
     fn launches_are_counted_wherever_the_text_is_cut() {
         for size in [1, 2, 3, 7, 19, 20, 21, 64, PRINTED.len()] {
-            let mut found = ProfiledLaunches::default();
+            let mut launches = ProfiledLaunches::default();
             for chunk in PRINTED.as_bytes().chunks(size) {
-                found.take_output(chunk);
-                assert!(found.rest.len() < STARTED.len(), "{size}");
+                launches.take_output(chunk);
+                assert!(launches.rest.len() < STARTED.len(), "{size}");
             }
-            assert_eq!(launch_counts(&found), (4, 3), "chunks of {size}");
-            found.take_output(b"..100%");
-            assert_eq!(launch_counts(&found), (4, 3), "its passes are not told");
-            found.take_output(b" - 25 pa");
-            found.take_output(b"sses\n==PROF== Disconnected from process 718\n");
-            assert_eq!(launch_counts(&found), (4, 4), "chunks of {size}");
+            assert_eq!(launch_counts(&launches), (4, 3), "chunks of {size}");
+            launches.take_output(b"..100%");
+            assert_eq!(launch_counts(&launches), (4, 3), "its passes are not told");
+            launches.take_output(b" - 25 pa");
+            launches.take_output(b"sses\n==PROF== Disconnected from process 718\n");
+            assert_eq!(launch_counts(&launches), (4, 4), "chunks of {size}");
         }
     }
 
     /// A launch that fails is never at 100 %, and one whose passes are not told ends where the next begins.
     #[test]
     fn launches_that_fail_are_not_counted() {
-        let mut found = ProfiledLaunches::default();
-        found.take_output(b"==PROF== Profiling \"a\" - 0: 0%....\n==ERROR== LaunchFailed\n");
-        found.take_output(b"==PROF== Profiling \"b\" - 1: 0%....50%....100%\n");
-        found.take_output(b"==PROF== Profiling \"c\" - 2: 0%");
-        assert_eq!(launch_counts(&found), (3, 1));
+        let mut launches = ProfiledLaunches::default();
+        launches.take_output(b"==PROF== Profiling \"a\" - 0: 0%....\n==ERROR== LaunchFailed\n");
+        launches.take_output(b"==PROF== Profiling \"b\" - 1: 0%....50%....100%\n");
+        launches.take_output(b"==PROF== Profiling \"c\" - 2: 0%");
+        assert_eq!(launch_counts(&launches), (3, 1));
         // Application replay has passes of the whole program.
-        let mut found = ProfiledLaunches::default();
-        found.take_output(b"==PROF== Profiling \"a\" - 0: Application replay pass 1\n");
-        assert_eq!(launch_counts(&found), (1, 0));
+        let mut launches = ProfiledLaunches::default();
+        launches.take_output(b"==PROF== Profiling \"a\" - 0: Application replay pass 1\n");
+        assert_eq!(launch_counts(&launches), (1, 0));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 
 use thiserror::Error;
 
-/// Year and release: 2025.3.
+/// Year and release of a tool, such as 2025.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     pub year: u32,
@@ -50,12 +50,14 @@ pub enum ToolError {
     DoesNotStart { program: PathBuf, why: String },
     #[error("{} prints no version: {said}", program.display())]
     NoVersion { program: PathBuf, said: String },
-    #[error("{name} {found} is older than {needed}, which has the options that are needed")]
+    #[error("{name} {version} is older than {needed}, which has the options that are needed")]
     TooOld {
         name: &'static str,
-        found: Version,
+        version: Version,
         needed: Version,
     },
+    #[error("the importer of nsys does not start: {why}")]
+    NoImporter { why: String },
 }
 
 impl ToolError {
@@ -74,6 +76,9 @@ impl ToolError {
                     "Compute"
                 };
                 format!("install a newer Nsight {tool}, or name one: pipeline.{name}.path=PATH")
+            }
+            Self::NoImporter { .. } => {
+                "install the packages libdw1 and libelf1, or what the message names".to_owned()
             }
             Self::DoesNotStart { .. } | Self::NoVersion { .. } => {
                 "run it by hand; `llmprof doctor` checks the tools".to_owned()
@@ -137,7 +142,7 @@ impl Tool {
         }
         Err(ToolError::TooOld {
             name,
-            found: self.version,
+            version: self.version,
             needed,
         })
     }
@@ -181,12 +186,12 @@ fn find_installed(name: &str) -> Option<PathBuf> {
             return Some(direct);
         }
         let entries = std::fs::read_dir(folder).ok()?.flatten();
-        let mut found: Vec<PathBuf> = entries
+        let mut paths: Vec<PathBuf> = entries
             .map(|entry| entry.path().join(below).join(name))
             .filter(|path| path.is_file())
             .collect();
-        found.sort();
-        found.pop()
+        paths.sort();
+        paths.pop()
     })
 }
 

@@ -49,7 +49,7 @@ const MEANINGS: [(&str, &str); 8] = [
 /// Judges a tool by its exit code, what it wrote, and its report.
 pub fn judge_tool(exit_code: Option<i32>, said: &str, report: &Path) -> Result<(), Verdict> {
     let meaning = MEANINGS.iter().find(|(words, _)| said.contains(words));
-    let length = std::fs::metadata(report).map_or(0, |found| found.len());
+    let length = std::fs::metadata(report).map_or(0, |metadata| metadata.len());
     if exit_code == Some(0) && length > 0 {
         return Ok(());
     }
@@ -84,9 +84,9 @@ mod tests {
         let report = folder.path().join("decode.ncu-rep");
         let said = "==PROF== Connected\n==WARNING== No kernels were profiled.\n==WARNING== Note\n";
         let verdict = |code, said: &str| super::judge_tool(code, said, &report);
-        let found = verdict(Some(0), said).unwrap_err();
-        assert_eq!(found.what, "==WARNING== No kernels were profiled.");
-        assert!(found.hint.unwrap().contains("no launch matched"));
+        let refusal = verdict(Some(0), said).unwrap_err();
+        assert_eq!(refusal.what, "==WARNING== No kernels were profiled.");
+        assert!(refusal.hint.unwrap().contains("no launch matched"));
         let denied = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission";
         assert!(
             verdict(Some(1), denied)

@@ -12,18 +12,18 @@ type Handle = *mut c_void;
 type Status = u32;
 
 const SUCCESS: Status = 0;
-/// `AMDSMI_INIT_AMD_GPUS`.
+/// Value of `AMDSMI_INIT_AMD_GPUS` in `amdsmi.h`.
 const INIT_AMD_GPUS: u64 = 1 << 1;
 /// More sockets than a machine has.
 const SOCKETS_MAX: u32 = 256;
-/// `AMDSMI_TEMPERATURE_TYPE_HOTSPOT`, `_VRAM`; `AMDSMI_TEMP_CURRENT`.
+/// Values of `AMDSMI_TEMPERATURE_TYPE_HOTSPOT` and `_VRAM`, and of `AMDSMI_TEMP_CURRENT`.
 const TEMPERATURE_HOTSPOT: u32 = 1;
 const VRAM_TEMPERATURE: u32 = 2;
 const TEMPERATURE_CURRENT: u32 = 0;
-/// `AMDSMI_CLK_TYPE_SYS`, `_MEM`.
+/// Values of `AMDSMI_CLK_TYPE_SYS` and `_MEM`.
 const COMPUTE_CLOCK: u32 = 0;
 const MEMORY_CLOCK: u32 = 4;
-/// `AMDSMI_MEM_TYPE_VRAM`.
+/// Value of `AMDSMI_MEM_TYPE_VRAM` in `amdsmi.h`.
 const MEMORY_VRAM: u32 = 0;
 /// Structures grow from version to version: what is handed over has room for any.
 const STRUCTURE_MAX_BYTES: usize = 4096;
@@ -38,15 +38,15 @@ impl AmdSmi {
         // SAFETY: loading runs the initializers of a vendor's library that the system or the user named, as any program that
         // links it would.
         let library = unsafe { Library::new(path) }.ok()?;
-        let found = Self { library };
+        let amd_smi = Self { library };
         // SAFETY: the signature is that of amdsmi.h.
         let started = unsafe {
-            let init = found
+            let init = amd_smi
                 .library
                 .get::<unsafe extern "C" fn(u64) -> Status>(b"amdsmi_init\0");
             init.ok()?(INIT_AMD_GPUS)
         };
-        (started == SUCCESS).then_some(found)
+        (started == SUCCESS).then_some(amd_smi)
     }
 
     /// All GPUs, socket by socket.
@@ -122,7 +122,7 @@ impl Processor<'_> {
     /// The first bytes of a structure that a function fills.
     fn read_structure(&self, function: &[u8]) -> Option<[u8; STRUCTURE_MAX_BYTES]> {
         type Fill = unsafe extern "C" fn(Handle, *mut u8) -> Status;
-        let mut room = Aligned([0; STRUCTURE_MAX_BYTES]);
+        let mut room = AlignedBuffer([0; STRUCTURE_MAX_BYTES]);
         // SAFETY: the signature is that of amdsmi.h; the room is larger than any version of the structure, and aligned for it.
         let status = unsafe {
             self.of.library.get::<Fill>(function).ok()?(self.handle, room.0.as_mut_ptr())
@@ -133,7 +133,7 @@ impl Processor<'_> {
     /// The current value is the first of the structure in all versions.
     fn clock_mhz(&self, kind: u32) -> Option<u32> {
         type Fill = unsafe extern "C" fn(Handle, u32, *mut u8) -> Status;
-        let mut room = Aligned([0; STRUCTURE_MAX_BYTES]);
+        let mut room = AlignedBuffer([0; STRUCTURE_MAX_BYTES]);
         // SAFETY: as for `structure`.
         let status = unsafe {
             let fill = self.of.library.get::<Fill>(b"amdsmi_get_clock_info\0");
@@ -161,7 +161,7 @@ impl Processor<'_> {
         String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
     }
 
-    /// Compute and memory, percent.
+    /// Share of time in which compute units and memory were busy, percent.
     pub(super) fn activity(&self) -> Option<(u32, u32)> {
         let usage = self.read_structure(b"amdsmi_get_gpu_activity\0")?;
         Some((word_at(&usage, 0), word_at(&usage, 1)))
@@ -211,7 +211,7 @@ impl Processor<'_> {
 }
 
 #[repr(align(16))]
-struct Aligned([u8; STRUCTURE_MAX_BYTES]);
+struct AlignedBuffer([u8; STRUCTURE_MAX_BYTES]);
 
 fn word_at(bytes: &[u8; STRUCTURE_MAX_BYTES], index: usize) -> u32 {
     let at = 4 * index;

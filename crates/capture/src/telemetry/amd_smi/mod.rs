@@ -23,7 +23,7 @@ use crate::clock;
 
 /// Names another library than the system's, for unusual places and for tests.
 pub(crate) const LIBRARY_VARIABLE: &str = "LLMPROF_AMD_SMI";
-/// Where ROCm puts it.
+/// The name for the loader's search path, and the place where ROCm installs it.
 const LIBRARIES: [&str; 2] = ["libamd_smi.so", "/opt/rocm/lib/libamd_smi.so"];
 
 /// Samples GPUs until it is time to stop; `None` where there is no such library, or no GPU that it knows.

@@ -40,7 +40,7 @@ pub(super) struct NvmlReader<'nvml> {
     /// Who used it, with the worker that was separated from others.
     usage: CachedReading<(Option<u32>, Usage)>,
     rates: CachedReading<Rates>,
-    /// The energy counter, mJ.
+    /// The energy counter of the GPU, mJ.
     counter: CachedReading<Option<u64>>,
     /// The energy counter at the first sample, and at the latest.
     energy_mj: Option<(u64, u64)>,
@@ -50,7 +50,7 @@ pub(super) struct NvmlReader<'nvml> {
 /// The circumstances of a sample.
 #[derive(Clone, Copy)]
 pub(super) struct Moment {
-    /// The process under watch.
+    /// Process id of the worker that is watched.
     pub(super) worker: Option<u32>,
     /// No sample follows: what is old is read once more, so that the end is covered.
     pub(super) is_last: bool,

@@ -234,8 +234,8 @@ mod tests {
             (Vendor::DISPLAY_CLOCK_SETTING, ThrottleReason::DisplayClocks),
         ];
         for (vendor, ours) in pairs {
-            let found: Vec<_> = ThrottleReasons(vendor.bits()).iter().collect();
-            assert_eq!(found, [ours]);
+            let reasons: Vec<_> = ThrottleReasons(vendor.bits()).iter().collect();
+            assert_eq!(reasons, [ours]);
         }
         let covered = pairs
             .iter()

@@ -24,7 +24,7 @@ const DONE: &[u8] = b"done\n";
 
 /// The limit of one GPU before and now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Changed {
+struct ChangedLimit {
     gpu: u32,
     before_mw: u32,
     limit_mw: u32,
@@ -33,7 +33,7 @@ struct Changed {
 /// Power limits that were set. Dropped, it restores them.
 #[derive(Debug)]
 pub struct PowerLimit {
-    changed: Vec<Changed>,
+    changed: Vec<ChangedLimit>,
     library: Option<PathBuf>,
     guard: Option<(Child, Option<ChildStdin>)>,
 }
@@ -112,7 +112,7 @@ impl Drop for PowerLimit {
 
 /// What a guard does: waits until whoever started it has said that all is restored, or is gone, and restores it then.
 pub fn stand_guard(words: &[String]) -> Result<(), String> {
-    let changed: Option<Vec<Changed>> = words.iter().map(|word| parse_changed(word)).collect();
+    let changed: Option<Vec<ChangedLimit>> = words.iter().map(|word| parse_changed(word)).collect();
     let changed = changed.ok_or_else(|| format!("{RESTORE} takes GPU=MILLIWATTS=MILLIWATTS"))?;
     let mut said = Vec::new();
     // A pipe that breaks ends like one that is closed.
@@ -123,9 +123,9 @@ pub fn stand_guard(words: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-fn parse_changed(word: &str) -> Option<Changed> {
+fn parse_changed(word: &str) -> Option<ChangedLimit> {
     let mut numbers = word.split('=').map(|number| number.parse::<u32>().ok());
-    let changed = Changed {
+    let changed = ChangedLimit {
         gpu: numbers.next()??,
         before_mw: numbers.next()??,
         limit_mw: numbers.next()??,
@@ -134,7 +134,7 @@ fn parse_changed(word: &str) -> Option<Changed> {
 }
 
 /// Starts the guard in a process group of its own: what is sent to ours does not end it.
-fn start_guard(program: &Path, changed: &[Changed]) -> Option<(Child, Option<ChildStdin>)> {
+fn start_guard(program: &Path, changed: &[ChangedLimit]) -> Option<(Child, Option<ChildStdin>)> {
     let words = changed
         .iter()
         .map(|one| format!("{}={}={}", one.gpu, one.before_mw, one.limit_mw));
@@ -151,7 +151,7 @@ fn start_guard(program: &Path, changed: &[Changed]) -> Option<(Child, Option<Chi
     Some((child, pipe))
 }
 
-fn set_one(nvml: &Nvml, gpu: u32, limit_mw: u32) -> Result<Changed, String> {
+fn set_one(nvml: &Nvml, gpu: u32, limit_mw: u32) -> Result<ChangedLimit, String> {
     let said = |error: NvmlError| error_words(&error);
     let mut device = nvml.device_by_index(gpu).map_err(said)?;
     let before_mw = device.power_management_limit().map_err(said)?;
@@ -163,19 +163,19 @@ fn set_one(nvml: &Nvml, gpu: u32, limit_mw: u32) -> Result<Changed, String> {
         return Err(format!("it takes {low} to {high} W"));
     }
     device.set_power_management_limit(limit_mw).map_err(said)?;
-    Ok(Changed {
+    Ok(ChangedLimit {
         gpu,
         before_mw,
         limit_mw,
     })
 }
 
-fn restore_changed(changed: &[Changed], library: Option<&PathBuf>) -> Vec<Issue> {
+fn restore_changed(changed: &[ChangedLimit], library: Option<&PathBuf>) -> Vec<Issue> {
     if changed.is_empty() {
         return Vec::new();
     }
     let nvml = library::load_nvml(library).map_err(|error| error.to_string());
-    let put_back = |one: &Changed| -> Result<(), String> {
+    let put_back = |one: &ChangedLimit| -> Result<(), String> {
         let nvml = nvml.as_ref().map_err(Clone::clone)?;
         let mut device = nvml
             .device_by_index(one.gpu)
@@ -188,7 +188,7 @@ fn restore_changed(changed: &[Changed], library: Option<&PathBuf>) -> Vec<Issue>
             .set_power_management_limit(one.before_mw)
             .map_err(|error| error_words(&error))
     };
-    let failed = |one: &Changed| {
+    let failed = |one: &ChangedLimit| {
         let reason = put_back(one).err()?;
         Some(
             Issue::error(IssueCode::PowerLimitKept)
@@ -223,8 +223,8 @@ fn nvml_index(nvml: &Nvml, device: u32) -> Result<u32, String> {
                 .and_then(|device| device.uuid());
             uuid.is_ok_and(|uuid| uuid.starts_with(&entry))
         };
-        let found = (0..count).find(is_it);
-        return found.ok_or_else(|| format!("the driver knows no GPU `{entry}`"));
+        let index = (0..count).find(is_it);
+        return index.ok_or_else(|| format!("the driver knows no GPU `{entry}`"));
     };
     if number >= count {
         return Err(format!("the driver knows {count} GPUs"));
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_guard_reads_what_it_is_told() {
-        let changed = Changed {
+        let changed = ChangedLimit {
             gpu: 1,
             before_mw: 700_000,
             limit_mw: 400_000,

@@ -12,7 +12,7 @@ pub(super) fn candidates(words: &[String]) -> Vec<String> {
     };
     let mut command = Args::command();
     command.build();
-    let mut line = Line {
+    let mut line = CompletedLine {
         command,
         waiting: None,
         given: Vec::new(),
@@ -25,15 +25,15 @@ pub(super) fn candidates(words: &[String]) -> Vec<String> {
         }
         line.take(&word.to_string_lossy());
     }
-    let mut found = line.complete(current);
-    found.retain(|candidate| candidate.starts_with(current.as_str()));
-    found.sort();
-    found.dedup();
-    found
+    let mut candidates = line.complete(current);
+    candidates.retain(|candidate| candidate.starts_with(current.as_str()));
+    candidates.sort();
+    candidates.dedup();
+    candidates
 }
 
 /// A line up to the word that is being typed.
-struct Line {
+struct CompletedLine {
     command: Command,
     /// The option whose value comes next.
     waiting: Option<Arg>,
@@ -41,7 +41,7 @@ struct Line {
     given: Vec<String>,
 }
 
-impl Line {
+impl CompletedLine {
     fn take(&mut self, word: &str) {
         if self.waiting.take().is_some() {
             return;
@@ -88,7 +88,7 @@ impl Line {
             return names.map(|name| format!("--{name}")).collect();
         }
         let commands = self.command.get_subcommands();
-        let mut found: Vec<String> = commands
+        let mut candidates: Vec<String> = commands
             .filter(|command| !command.is_hide_set())
             .map(|command| command.get_name().to_owned())
             .collect();
@@ -96,9 +96,9 @@ impl Line {
         let next = self.command.get_positionals().nth(self.given.len());
         let repeated = positionals.find(|arg| matches!(arg.get_action(), ArgAction::Append));
         if let Some(arg) = next.or(repeated) {
-            found.extend(self.values(arg, current));
+            candidates.extend(self.values(arg, current));
         }
-        found
+        candidates
     }
 
     /// The values of an argument, as far as they are known here.
@@ -139,19 +139,19 @@ fn takes_value(arg: &Arg) -> bool {
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> Vec<String> {
+    fn complete_line(line: &str) -> Vec<String> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         candidates(&words)
     }
 
     #[test]
     fn commands_flags_and_their_values() {
-        let commands = of("");
+        let commands = complete_line("");
         assert!(commands.contains(&"run".to_owned()), "{commands:?}");
         assert!(!commands.contains(&"worker".to_owned()), "{commands:?}");
-        assert_eq!(of("wor"), [""; 0]);
+        assert_eq!(complete_line("wor"), [""; 0]);
         assert_eq!(
-            of("run --c"),
+            complete_line("run --c"),
             [
                 "--cfg",
                 "--config",
@@ -160,42 +160,48 @@ mod tests {
                 "--config-path"
             ]
         );
-        assert_eq!(of("run --cfg j"), ["job"]);
-        assert_eq!(of("run --cfg=j"), ["--cfg=job"]);
-        assert_eq!(of("runs s"), ["show"]);
-        assert_eq!(of("export RUN --to sq"), ["sqlite"]);
+        assert_eq!(complete_line("run --cfg j"), ["job"]);
+        assert_eq!(complete_line("run --cfg=j"), ["--cfg=job"]);
+        assert_eq!(complete_line("runs s"), ["show"]);
+        assert_eq!(complete_line("export RUN --to sq"), ["sqlite"]);
     }
 
     #[test]
     fn devices_are_known_wherever_one_is_named() {
-        assert_eq!(of("analyze RUN --device xeon_84"), ["xeon_8480"]);
-        assert_eq!(of("hardware show xeon_84"), ["xeon_8480"]);
+        assert_eq!(complete_line("analyze RUN --device xeon_84"), ["xeon_8480"]);
+        assert_eq!(complete_line("hardware show xeon_84"), ["xeon_8480"]);
         assert_eq!(
-            of("model hardware.spec=xeon_84"),
+            complete_line("model hardware.spec=xeon_84"),
             ["hardware.spec=xeon_8480"]
         );
-        assert!(of("model hardware.spec=").contains(&"hardware.spec=auto".to_owned()));
+        assert!(complete_line("model hardware.spec=").contains(&"hardware.spec=auto".to_owned()));
     }
 
     #[test]
     fn overrides_complete_to_keys_and_options() {
-        assert_eq!(of("run runtime.batch"), ["runtime.batch_size="]);
-        assert_eq!(of("run -m model=gpt2"), ["model=gpt2"]);
-        assert!(of("run model=").len() > 15);
+        assert_eq!(complete_line("run runtime.batch"), ["runtime.batch_size="]);
+        assert_eq!(complete_line("run -m model=gpt2"), ["model=gpt2"]);
+        assert!(complete_line("run model=").len() > 15);
         assert!(
-            of("run runtime.py").is_empty(),
+            complete_line("run runtime.py").is_empty(),
             "the native runtime has no interpreter"
         );
-        assert_eq!(of("run runtime=pytorch runtime.py"), ["runtime.python="]);
-        assert_eq!(of("run infer.do_sample=t"), ["infer.do_sample=true"]);
         assert_eq!(
-            of("predict hardware.spec=h200,h10").len(),
-            of("predict hardware.spec=h10").len()
+            complete_line("run runtime=pytorch runtime.py"),
+            ["runtime.python="]
         );
-        assert_eq!(of("record -- runtime.batch"), [""; 0]);
-        assert_eq!(of("import workload.prom"), [""; 0]);
         assert_eq!(
-            of("import trace.json workload.prom"),
+            complete_line("run infer.do_sample=t"),
+            ["infer.do_sample=true"]
+        );
+        assert_eq!(
+            complete_line("predict hardware.spec=h200,h10").len(),
+            complete_line("predict hardware.spec=h10").len()
+        );
+        assert_eq!(complete_line("record -- runtime.batch"), [""; 0]);
+        assert_eq!(complete_line("import workload.prom"), [""; 0]);
+        assert_eq!(
+            complete_line("import trace.json workload.prom"),
             ["workload.prompt_tokens="]
         );
     }

@@ -44,7 +44,7 @@ pub(super) fn candidates(current: &str, before: &[String]) -> Vec<String> {
 }
 
 /// Every key that has a value.
-fn keys(node: &Node, path: &str, found: &mut Vec<String>) {
+fn keys(node: &Node, path: &str, paths: &mut Vec<String>) {
     for (child, value) in node.as_dict().into_iter().flatten() {
         let Some(child) = child.as_str() else {
             continue;
@@ -54,8 +54,8 @@ fn keys(node: &Node, path: &str, found: &mut Vec<String>) {
             _ => format!("{path}.{child}"),
         };
         match value.as_dict() {
-            Some(inner) if !inner.is_empty() => keys(value, &path, found),
-            _ => found.push(path),
+            Some(inner) if !inner.is_empty() => keys(value, &path, paths),
+            _ => paths.push(path),
         }
     }
 }

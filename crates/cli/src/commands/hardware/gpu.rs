@@ -13,8 +13,9 @@ use llmprof_capture::{
 };
 use llmprof_predict::{
     KernelClock, KernelCurves,
-    calibrate::{ClassRatio, Fitted, fit_curves, ratios_by_class},
+    calibrate::{ClassRatio, FittedCurves, fit_curves, ratios_by_class},
 };
+use llmprof_record::store::write_output;
 use llmprof_report::compose::hardware::{MeasuredKernels, kernels_page};
 use llmprof_theory::{
     device::{Catalog, Engine, schema::DeviceFile},
@@ -84,11 +85,9 @@ fn limits(file: &DeviceFile) -> [f64; 2] {
 
 fn write_curves(device_file: &Path, curves: &KernelCurves) -> Result<(), Failure> {
     let path = curves_file(device_file);
-    let failed = |error: &dyn std::fmt::Display| {
-        Failure::new(format!("cannot write {}: {error}", path.display()))
-    };
-    let text = serde_json::to_string(curves).map_err(|error| failed(&error))?;
-    std::fs::write(&path, text + "\n").map_err(|error| failed(&error))
+    let text = serde_json::to_string(curves)
+        .map_err(|error| Failure::new(format!("cannot write JSON: {error}")))?;
+    Ok(write_output(&path, (text + "\n").as_bytes())?)
 }
 
 fn measured(args: &KernelArgs) -> Result<Measured, Failure> {
@@ -106,21 +105,21 @@ fn measured(args: &KernelArgs) -> Result<Measured, Failure> {
         full: !args.quick,
     };
     let bar = indicatif::ProgressBar::new(1);
-    let found = worker.measure_kernels(&request, &mut interrupt, &mut |progress| {
+    let measured = worker.measure_kernels(&request, &mut interrupt, &mut |progress| {
         bar.set_length(progress.total);
         bar.set_position(progress.done);
     });
     bar.finish_and_clear();
-    let found = found.map_err(failed)?;
+    let measured = measured.map_err(failed)?;
     worker.finish(&mut interrupt).map_err(failed)?;
-    Ok(found)
+    Ok(measured)
 }
 
 /// Measured kernel times ÷ those of the shipped curves, where the device has any.
 fn shipped_ratios(
     measured: &Measured,
     device: &DeviceFile,
-    fitted: &Fitted,
+    fitted: &FittedCurves,
 ) -> Option<BTreeMap<KernelClass, ClassRatio>> {
     let shipped = KernelCurves::embedded(&device.name)?;
     let clock =

@@ -23,11 +23,11 @@ pub(crate) fn hardware(command: HardwareCommand, output: &mut Output) -> Result<
                     Failure::new("no cache directory to write to")
                         .hint("-o FILE names a file".to_owned())
                 })?;
-            let found = calibration::measure()?;
+            let device = calibration::measure()?;
             if is_named {
-                file.write_file(&found)?;
+                file.write_file(&device)?;
             } else {
-                calibration::keep(&file, &found)?;
+                calibration::keep(&file, &device)?;
             }
             let path = file.path().display();
             let device = file
@@ -36,7 +36,17 @@ pub(crate) fn hardware(command: HardwareCommand, output: &mut Output) -> Result<
             output.document(&device_page(&device))?;
             output.line(&format!("\nkept in {path}"))
         }
-        HardwareCommand::Show { name, json } => {
+        HardwareCommand::Show {
+            name, yaml: true, ..
+        } => {
+            let device = subject::device(&name)?;
+            let text = Catalog::embedded_text(&device.name).ok_or_else(|| {
+                Failure::new(format!("{name} is not built in"))
+                    .hint("`llmprof hardware list` shows those that are".to_owned())
+            })?;
+            output.text(text)
+        }
+        HardwareCommand::Show { name, json, .. } => {
             let device = match name.as_str() {
                 "auto" => subject::device(THIS_CPU)?,
                 name => subject::device(name)?,

@@ -5,16 +5,14 @@ use std::path::{Path, PathBuf};
 use llmprof_analysis::counters::{ClassRule, CountersAnalysis};
 use llmprof_record::{
     counters::Counters,
-    import::{self, Limits, Profile},
+    import::{self, Limits, Profile, ncu_csv::read_pages},
     plan::ClassifyPlan,
     run::RunRecord,
-    store::{Folder, StoreError, StoredRun},
+    store::{StoreError, StoredRun, claim_folder},
 };
 use llmprof_report::{
     Document,
-    compose::{KernelNote, KernelNotes, add_kernel_report},
-    csv::kernel_tables,
-    text,
+    compose::{KernelNote, KernelNotes, add_kernel_report, counters, kernel_report},
 };
 use llmprof_units::schema::schema_of;
 use schemars::Schema;
@@ -25,7 +23,7 @@ use crate::{
     failure::Failure,
     kernel_notes,
     output::{Output, warn_of},
-    outputs::{Wanted, rendered},
+    outputs::{WantedFiles, rendered},
     subject,
 };
 
@@ -37,28 +35,30 @@ pub(super) fn analyze(args: &AnalyzeKernelsArgs, output: &mut Output) -> Result<
     };
     let counters = read(&args.sources)?;
     let device = args.device.as_deref().map(subject::device).transpose()?;
-    let found = CountersAnalysis::of(&counters, None, device.as_ref(), rule);
+    let analysis = CountersAnalysis::from_counters(&counters, None, device.as_ref(), rule);
     if args.json {
-        return output.json(&noted(&found, &notes)?);
+        return output.json(&noted(&analysis, &notes)?);
     }
-    let mut document = Document::new(title(&args.sources, &found));
+    let mut document = Document::new(title(&args.sources, &analysis));
     document.issues.clone_from(&counters.issues);
-    let summary = text::counters::summary(&found);
-    let device_line = text::kernel_report::device(&found);
+    let summary = counters::sentences::summary(&analysis);
+    let device_line = kernel_report::sentences::device(&analysis);
     // The table below them has the longest launches.
     document.summary.extend(summary.first().cloned());
-    document.summary.push(text::counters::class_shares(&found));
+    document
+        .summary
+        .push(counters::sentences::class_shares(&analysis));
     document.summary.push(device_line.clone());
-    add_kernel_report(&mut document, &found, device.as_ref(), &notes);
-    let mut files = kernel_tables::files(&counters, &found, Some(&notes));
-    files.extend(rendered(&document, Wanted::ALL));
+    add_kernel_report(&mut document, &analysis, device.as_ref(), &notes);
+    let mut files = kernel_report::csv::files(&counters, &analysis, Some(&notes));
+    files.extend(rendered(&document, WantedFiles::ALL));
     let dir = write(args, &files)?;
     output.summary(&summary)?;
     output.prose(&device_line)?;
-    for (class, count, share) in text::kernel_report::classes(&found) {
-        output.line(&text::kernel_report::class_line(class, count, share))?;
+    for (class, count, share) in kernel_report::sentences::classes(&analysis) {
+        output.line(&kernel_report::sentences::class_line(class, count, share))?;
     }
-    if found.device.is_none() && found.launches.iter().any(|row| row.used.lacks_peak) {
+    if analysis.device.is_none() && analysis.launches.iter().any(|row| row.used.lacks_peak) {
         Failure::new("which device the counters are from is not known: kernels on its tensor cores have no class")
             .hint("--device NAME; `llmprof hardware list` shows the names".to_owned())
             .warn();
@@ -67,13 +67,13 @@ pub(super) fn analyze(args: &AnalyzeKernelsArgs, output: &mut Output) -> Result<
     output.line(&format!("report: {}", dir.join("report.html").display()))
 }
 
-fn title(sources: &[PathBuf], found: &CountersAnalysis) -> String {
+fn title(sources: &[PathBuf], analysis: &CountersAnalysis) -> String {
     let mut names = sources.iter().map(|source| {
         let name = source.file_name().unwrap_or(source.as_os_str());
         name.to_string_lossy().into_owned()
     });
     let first = names.next().unwrap_or_default();
-    text::kernel_report::title(&first, names.count(), found.device.as_deref())
+    kernel_report::sentences::title(&first, names.count(), analysis.device.as_deref())
 }
 
 /// The notes of the run that is analyzed, where one is.
@@ -101,10 +101,10 @@ pub(crate) fn schema(id: &str) -> Schema {
 }
 
 /// The analysis for a machine, with the user's note beside each launch that has one.
-fn noted(found: &CountersAnalysis, notes: &KernelNotes) -> Result<Value, Failure> {
+fn noted(analysis: &CountersAnalysis, notes: &KernelNotes) -> Result<Value, Failure> {
     let failed = |error: serde_json::Error| Failure::new(format!("cannot write JSON: {error}"));
-    let mut value = serde_json::to_value(found).map_err(failed)?;
-    for (index, launch) in found.launches.iter().enumerate() {
+    let mut value = serde_json::to_value(analysis).map_err(failed)?;
+    for (index, launch) in analysis.launches.iter().enumerate() {
         if let Some(note) = notes.get(&launch.kernel) {
             value["launches"][index]["note"] = serde_json::to_value(note).map_err(failed)?;
         }
@@ -133,11 +133,10 @@ const FOLDER: &str = "analysis";
 /// inside such a directory is followed.
 fn write(args: &AnalyzeKernelsArgs, files: &[(String, String)]) -> Result<PathBuf, Failure> {
     if let Some(dir) = &args.output {
-        std::fs::create_dir_all(dir).map_err(|error| not_written(dir, &error))?;
-        return replace(dir, "", files);
+        return replace(dir, files);
     }
     let Some(dir) = args.sources.iter().find(|source| source.is_dir()) else {
-        return replace(Path::new("."), FOLDER, files);
+        return replace(Path::new(FOLDER), files);
     };
     match StoredRun::open(dir) {
         Ok(run) => {
@@ -149,35 +148,35 @@ fn write(args: &AnalyzeKernelsArgs, files: &[(String, String)]) -> Result<PathBu
             Ok(dir.join(FOLDER))
         }
         // A folder of others is input alone.
-        Err(StoreError::NotARun { .. }) => replace(Path::new("."), FOLDER, files),
+        Err(StoreError::NotARun { .. }) => replace(Path::new(FOLDER), files),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Replaces files below a directory.
-fn replace(dir: &Path, below: &str, files: &[(String, String)]) -> Result<PathBuf, Failure> {
-    let folder = Folder::open(dir).map_err(|error| not_written(dir, &error))?;
-    let below = Path::new(below);
+/// Writes files into a directory of theirs.
+fn replace(dir: &Path, files: &[(String, String)]) -> Result<PathBuf, Failure> {
+    let folder = claim_folder(dir).map_err(|error| Failure::directory(&error, "-o DIR"))?;
     for (name, contents) in files {
-        let name = below.join(name);
         folder
-            .replace(&name, contents.as_bytes())
-            .map_err(|error| not_written(&dir.join(&name), &error))?;
+            .replace(name, contents.as_bytes())
+            .map_err(|error| Failure::cannot_write(&dir.join(name), &error))?;
     }
-    Ok(dir.join(below))
-}
-
-fn not_written(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("cannot write {}: {error}", path.display())).hint("-o DIR".to_owned())
+    Ok(dir.to_owned())
 }
 
 /// All sources as one.
 pub(super) fn read(sources: &[PathBuf]) -> Result<Counters, Failure> {
     let mut all = Counters::default();
-    for source in sources {
-        let name = source.file_stem().unwrap_or_default().to_string_lossy();
-        let report = if sources.len() > 1 { &*name } else { "" };
-        all.absorb(report, of(source)?);
+    let profiles = profiles_of(sources);
+    for pages in &profiles {
+        let counters = match pages.as_slice() {
+            [source] => read_source(source)?,
+            pages => read_pages(pages, &Limits::default())
+                .map_err(|error| Failure::new(error.to_string()))?,
+        };
+        let name = page_name(&pages[0]).map_or_else(|| stem(&pages[0]), |(name, _)| name);
+        let report = if profiles.len() > 1 { &*name } else { "" };
+        all.absorb(report, counters);
     }
     if all.launches.is_empty() {
         return Err(Failure::new("no profiled launch is in it"));
@@ -185,8 +184,46 @@ pub(super) fn read(sources: &[PathBuf]) -> Result<Counters, Failure> {
     Ok(all)
 }
 
+/// Files that belong together: `decode_raw.csv` and `decode_details.csv` are pages of one profile, and read apart they would
+/// have its launches twice.
+fn profiles_of(sources: &[PathBuf]) -> Vec<Vec<PathBuf>> {
+    let mut profiles: Vec<Vec<PathBuf>> = Vec::new();
+    for source in sources {
+        let is_other_page = |other: &PathBuf| {
+            let (own, other_page) = (page_name(source), page_name(other));
+            own.zip(other_page).is_some_and(|(own, other_page)| {
+                own.0 == other_page.0 && own.1 != other_page.1 && source.parent() == other.parent()
+            })
+        };
+        let profile = profiles
+            .iter_mut()
+            .find(|pages| pages.iter().all(is_other_page));
+        match profile {
+            Some(pages) => pages.push(source.clone()),
+            None => profiles.push(vec![source.clone()]),
+        }
+    }
+    profiles
+}
+
+/// What a file of a page is called without its page, and the page; `None` of other names.
+fn page_name(source: &Path) -> Option<(String, &'static str)> {
+    let stem = stem(source).to_ascii_lowercase();
+    ["raw", "details"].into_iter().find_map(|page| {
+        let name = stem.strip_suffix(page)?;
+        let is_word = name.is_empty() || name.ends_with(['_', '-']);
+        is_word.then(|| (name.trim_end_matches(['_', '-']).to_owned(), page))
+    })
+}
+
+/// A file's name up to its first dot.
+fn stem(source: &Path) -> String {
+    let name = source.file_name().unwrap_or_default().to_string_lossy();
+    name.split('.').next().unwrap_or_default().to_owned()
+}
+
 /// The counters of a run, of pages in a directory, of its reports where it has no pages, or of one file.
-fn of(source: &Path) -> Result<Counters, Failure> {
+fn read_source(source: &Path) -> Result<Counters, Failure> {
     let record = if source.is_dir() {
         RunRecord::load(source)?
     } else {
@@ -241,7 +278,7 @@ const REPORT_END: &str = ".ncu-rep";
 
 fn reports(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = entries
+    let mut reports: Vec<PathBuf> = entries
         .map(|entry| entry.path())
         .filter(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -251,6 +288,6 @@ fn reports(dir: &Path) -> Vec<PathBuf> {
             plain.unwrap_or(&name).ends_with(REPORT_END)
         })
         .collect();
-    found.sort();
-    found
+    reports.sort();
+    reports
 }

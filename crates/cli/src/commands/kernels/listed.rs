@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use llmprof_config::{source::Source, typed, yaml};
+use llmprof_config::{source::SourceText, typed, yaml};
 use llmprof_record::kernel_list::ListedKernel;
 use llmprof_units::bounded_file::{CONFIG_MAX_BYTES, read_text_bounded};
 use serde::Deserialize;
@@ -19,7 +19,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<ListedKernel>, Failure> {
     let failed = |what: String| Failure::new(format!("{}: {what}", path.display()));
     let text = read_text_bounded(path, CONFIG_MAX_BYTES)
         .map_err(|error| Failure::new(format!("cannot read {}: {error}", path.display())))?;
-    let source = Arc::new(Source::new(path.display().to_string(), text));
+    let source = Arc::new(SourceText::new(path.display().to_string(), text));
     let node = yaml::load_config(&source).map_err(|error| failed(error.to_string()))?;
     let list: List = typed::read_typed(&node).map_err(|error| failed(error.to_string()))?;
     if list.kernels.is_empty() {

@@ -20,26 +20,26 @@ use llmprof_capture::{
 };
 use llmprof_record::{
     import::{self, Limits, Profile},
-    kernel_list::{ListedKernel, pattern},
+    kernel_list::{ListedKernel, name_pattern},
     plan::{NcuPlan, Tier, Word},
     secrets,
-    store::{Folder, write_atomically},
+    store::{Folder, claim_folder, write_atomically},
     trace::Trace,
 };
-use llmprof_units::Percent;
+use llmprof_report::compose::kernel_report::sentences;
 
 use super::{listed, top::trace_of_run};
 use crate::{
-    args_kernels::{ProfileArgs, TierArg},
+    args_kernels::{KernelProfileArgs, TierArg},
     failure::Failure,
     output::{Output, warn_of},
     progress::Show,
 };
 
 const NAME: &str = "kernels";
-const MOST_LOG_BYTES: u64 = 64 << 20;
+const LOG_BYTES_MAX: u64 = 64 << 20;
 
-pub(super) fn profile(args: &ProfileArgs, output: &mut Output) -> Result<(), Failure> {
+pub(super) fn profile(args: &KernelProfileArgs, output: &mut Output) -> Result<(), Failure> {
     let mut kernels = listed::read(&args.kernels)?;
     kernels.truncate(args.topk.unwrap_or(kernels.len()).max(1));
     let chosen = args
@@ -58,14 +58,20 @@ pub(super) fn profile(args: &ProfileArgs, output: &mut Output) -> Result<(), Fai
     };
     let mut said = Output::stderr();
     match &chosen {
-        Some(chosen) => said.line(&format!(
-            "{} launches of {} kernels stand for {} of {} GPU time; about {} s",
-            chosen.launches.len(),
-            chosen.kernels.len(),
-            Percent(chosen.covered),
-            chosen.total_ns,
-            chosen.estimated_seconds(args.tier.into())
-        ))?,
+        Some(chosen) => said
+            .line(&sentences::planned_launches(
+                chosen.launches.len(),
+                chosen.kernels.len(),
+                chosen.covered,
+                chosen.total_ns,
+                chosen.estimated_seconds(args.tier.into()),
+            ))
+            .and_then(|()| match args.coverage.fraction() {
+                wanted if chosen.covered < wanted => {
+                    said.line(&sentences::below_coverage(chosen.covered, wanted))
+                }
+                _ => Ok(()),
+            })?,
         None => {
             said.line("without --timeline it is not known which share of GPU time is covered")?;
         }
@@ -74,10 +80,7 @@ pub(super) fn profile(args: &ProfileArgs, output: &mut Output) -> Result<(), Fai
     if args.dry_run {
         return output.line(&launch.to_string());
     }
-    std::fs::create_dir_all(&args.output).map_err(|error| {
-        Failure::new(format!("cannot create {}: {error}", args.output.display()))
-            .hint("-o DIR".to_owned())
-    })?;
+    claim_folder(&args.output).map_err(|error| Failure::directory(&error, "-o DIR"))?;
     write_atomically(
         &args.output.join("cmd.txt"),
         format!("{launch}\n").as_bytes(),
@@ -113,7 +116,7 @@ impl From<TierArg> for Tier {
 /// The plan of a timeline.
 fn planned(
     timeline: &Path,
-    args: &ProfileArgs,
+    args: &KernelProfileArgs,
     kernels: &[ListedKernel],
 ) -> Result<CounterPlan, Failure> {
     let trace = trace(timeline)?;
@@ -157,13 +160,13 @@ fn patterns(kernels: &[ListedKernel]) -> String {
         .iter()
         .map(|kernel| {
             let own = kernel.regex.clone();
-            format!("({})", own.unwrap_or_else(|| pattern(&kernel.name)))
+            format!("({})", own.unwrap_or_else(|| name_pattern(&kernel.name)))
         })
         .collect();
     all.join("|")
 }
 
-fn command(args: &ProfileArgs, selection: &Selection) -> Result<(Launch, Tool), Failure> {
+fn command(args: &KernelProfileArgs, selection: &Selection) -> Result<(Launch, Tool), Failure> {
     // The key of a run is an argument of this command.
     let hint = |error: &ToolError| error.hint().replace("pipeline.ncu.path=PATH", "--ncu PATH");
     let failed = |error: ToolError| Failure::new(error.to_string()).hint(hint(&error));
@@ -226,13 +229,13 @@ fn run(launch: &Launch, folder: &Path, planned: u64) -> Result<(), Failure> {
     let said = child.last_lines(200).join("\n");
     let stdout = std::fs::read_to_string(child.stdout()).unwrap_or_default();
     let report = folder.join(format!("{NAME}.ncu-rep"));
-    judge_tool(ended.status.code(), &(said + "\n" + &stdout), &report).map_err(|found| {
+    judge_tool(ended.status.code(), &(said + "\n" + &stdout), &report).map_err(|problem| {
         Failure::new(format!(
             "ncu failed: {} (its log is {})",
-            found.what,
+            problem.what,
             child.stdout().display()
         ))
-        .hint(found.hint.map(str::to_owned))
+        .hint(problem.hint.map(str::to_owned))
     })
 }
 
@@ -242,7 +245,7 @@ fn without_secrets(folder: &Path, said: &mut Output) -> Result<(), Failure> {
     let report = folder.join(format!("{NAME}.ncu-rep"));
     let opened = OpenOptions::new().read(true).write(true).open(&report);
     let blanked = match opened {
-        Ok(file) => secrets::blank(&file).map(|_| ()),
+        Ok(file) => secrets::blank_file(&file).map(|_| ()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     };
@@ -259,7 +262,7 @@ fn without_secrets(folder: &Path, said: &mut Output) -> Result<(), Failure> {
     for stream in ["stdout", "stderr"] {
         let name = format!("{NAME}.{stream}.log");
         // A longer log is left as the program wrote it, like those of a run.
-        if let Ok(log) = folder.read(&name, MOST_LOG_BYTES) {
+        if let Ok(log) = folder.read(&name, LOG_BYTES_MAX) {
             let text = String::from_utf8_lossy(&log);
             folder.replace(&name, text.as_bytes()).map_err(failed)?;
         }
@@ -292,20 +295,15 @@ fn missed(
             report.display()
         )));
     };
-    let mut line = format!("{} launches profiled", counters.launches.len());
-    if let Some(chosen) = chosen {
+    let planned = chosen.map(|chosen| {
         let unexpected = chosen.join_launches(&mut counters.launches);
         let told = counters
             .launches
             .iter()
             .filter_map(|launch| launch.stands_for);
         let time: i64 = told.map(|whole| whole.total_ns.0).sum();
-        let share = time as f64 / chosen.total_ns.0.max(1) as f64;
-        line += &format!(", which stand for {} of GPU time", Percent(share));
-        if unexpected > 0 {
-            line += &format!("; {unexpected} are not on the timeline");
-        }
-    }
+        (time as f64 / chosen.total_ns.0.max(1) as f64, unexpected)
+    });
     let seen = |kernel: &&ListedKernel| {
         let own = llmprof_record::kernel_name::canonical(&kernel.name);
         !counters
@@ -314,11 +312,10 @@ fn missed(
             .any(|launch| launch.canonical == own)
     };
     let absent = kernels.iter().filter(seen).count();
-    if absent > 0 {
-        line += &format!(
-            "; {absent} of {} listed kernels were not profiled",
-            kernels.len()
-        );
-    }
-    Ok(line)
+    let launches = counters.launches.len();
+    Ok(sentences::profiled_launches(
+        launches,
+        planned,
+        [absent, kernels.len()],
+    ))
 }

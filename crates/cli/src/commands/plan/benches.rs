@@ -5,7 +5,7 @@ use std::path::Path;
 use llmprof_load::results::{self, ForeignResult};
 use llmprof_record::{run::RunRecord, serving::ServedLoad};
 use llmprof_simulate::{
-    Content, Load, Request,
+    PrefixContent, RequestLoad, SimulatedRequest,
     shift::{Bench, Medians},
 };
 use llmprof_traffic::{
@@ -25,7 +25,7 @@ const FAILED_SHARE_MAX: f64 = 0.05;
 pub(super) fn read(path: &Path) -> Result<Vec<Bench>, Failure> {
     let name = path.display().to_string();
     let failed = |why: String| Failure::new(format!("{name}: {why}"));
-    let found = if path.is_dir() {
+    let benches = if path.is_dir() {
         let record = RunRecord::load(path)?;
         let served = record.and_then(|record| record.load).ok_or_else(|| {
             failed("no served load in it".to_owned()).hint(
@@ -40,7 +40,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Bench>, Failure> {
             .map(|result| foreign_bench(name.clone(), result));
         benches.collect::<Result<_, _>>().map_err(&failed)?
     };
-    for bench in &found {
+    for bench in &benches {
         let requests = bench.load.requests.len();
         if requests == 0 || requests > REQUESTS_MAX {
             return Err(failed(format!(
@@ -48,7 +48,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Bench>, Failure> {
             )));
         }
     }
-    Ok(found)
+    Ok(benches)
 }
 
 fn few_failed(failed: u64, all: u64) -> Result<(), String> {
@@ -183,22 +183,28 @@ fn is_sent_at_once(result: &ForeignResult) -> bool {
 }
 
 /// Requests with their times, prompt and output tokens.
-fn load_of(mut requests: Vec<(Nanos, u64, u64)>, concurrency: Option<usize>, shared: u64) -> Load {
+fn load_of(
+    mut requests: Vec<(Nanos, u64, u64)>,
+    concurrency: Option<usize>,
+    shared: u64,
+) -> RequestLoad {
     requests.sort_by_key(|(at, ..)| *at);
     let content = match shared {
-        0 => Content::Unique,
-        tokens => Content::Shared(tokens),
+        0 => PrefixContent::Unique,
+        tokens => PrefixContent::Shared(tokens),
     };
-    let requests = requests.into_iter().map(|(at, prompt, output)| Request {
-        at,
-        prompt: prompt.max(1),
-        output: output.max(1),
-        content: content.clone(),
-    });
-    Load {
+    let requests = requests
+        .into_iter()
+        .map(|(at, prompt, output)| SimulatedRequest {
+            at,
+            prompt: prompt.max(1),
+            output: output.max(1),
+            content: content.clone(),
+        });
+    RequestLoad {
         requests: requests.collect(),
         concurrency,
-        ..Load::default()
+        ..RequestLoad::default()
     }
 }
 
@@ -254,7 +260,7 @@ mod tests {
         let bench = own_bench("run".to_owned(), &served(Arrivals::Poisson { rate: 10.0 })).unwrap();
         let sent: Vec<_> = bench.load.requests.iter().map(|one| one.at.0).collect();
         assert_eq!(sent, [0, 100_000_000]);
-        assert_eq!(bench.load.requests[0].content, Content::Shared(25));
+        assert_eq!(bench.load.requests[0].content, PrefixContent::Shared(25));
         assert_eq!(
             (bench.measured.ttft_ms, bench.measured.tpot_ms),
             (30.0, Some(5.0))

@@ -6,11 +6,15 @@ mod prices;
 use std::{collections::BTreeMap, process::ExitCode};
 
 use llmprof_config::hydra::RunMode;
-use llmprof_record::plan::Plan as RequestPlan;
-use llmprof_report::compose::plan::{Planned, Shifted, document};
+use llmprof_record::{plan::Plan as RequestPlan, store::write_output};
+use llmprof_report::compose::{
+    plan::{Planned, Shifted, document},
+    simulate::load_line,
+};
 use llmprof_report::render::html;
 use llmprof_simulate::plan::{
-    self as planning, Formats, Plan, Question, Requests, Source, Traffic, served::Server,
+    self as planning, PlanAnswer, PlanQuestion, PlanTraffic, RequestSource, Requests, TriedFormats,
+    served::BenchedServer,
 };
 use llmprof_simulate::shift::Shift;
 use llmprof_theory::{Model, Workload, device::Device};
@@ -21,9 +25,9 @@ use crate::{
     app, efficiency,
     failure::Failure,
     output::Output,
-    plan::{Purpose, plan as read_plan},
+    plan::{PlanPurpose, plan as read_plan},
     progress::{Show, Stage},
-    subject::{Subject, device},
+    subject::{RunSubject, device},
 };
 
 /// No engine meets the objectives.
@@ -31,8 +35,8 @@ const NOT_MET: u8 = 1;
 /// Requests of the first simulation of an engine.
 const FIRST_REQUESTS: usize = 500;
 const BLOCK_SIZE: u64 = 16;
-const MOST_GPUS: u64 = 4096;
-const MOST_REQUESTS: usize = 1_000_000;
+const GPUS_MAX: u64 = 4096;
+const REQUESTS_MAX: usize = 1_000_000;
 /// Each is simulated some dozen times, and once more for each other one.
 const BENCHES_MAX: usize = 32;
 
@@ -49,6 +53,12 @@ pub(crate) fn plan(args: &PlanArgs, output: &mut Output) -> Result<ExitCode, Fai
         efficiency::add_curves(&mut profile, spec.trim(), device)?;
     }
     let names: Vec<String> = devices.iter().map(|device| device.name.clone()).collect();
+    if let Some(twice) = (1..names.len()).find(|&index| names[..index].contains(&names[index])) {
+        return Err(Failure::new(format!(
+            "--devices names {} twice",
+            names[twice]
+        )));
+    }
     let prices = match &args.prices {
         Some(file) => prices::read(file, &names)?,
         None => BTreeMap::new(),
@@ -58,7 +68,7 @@ pub(crate) fn plan(args: &PlanArgs, output: &mut Output) -> Result<ExitCode, Fai
         Some(server) => Some(shifted(args, server)?),
         None => None,
     };
-    let question = Question {
+    let question = PlanQuestion {
         model: &model,
         devices: &devices,
         profile: &profile,
@@ -66,7 +76,7 @@ pub(crate) fn plan(args: &PlanArgs, output: &mut Output) -> Result<ExitCode, Fai
             .as_ref()
             .map_or_else(Shift::default, |from| from.fit.shift),
         base,
-        formats: Formats {
+        formats: TriedFormats {
             fp8_weights: !args.keep_formats,
             fp8_kv: !args.keep_formats,
         },
@@ -83,7 +93,7 @@ pub(crate) fn plan(args: &PlanArgs, output: &mut Output) -> Result<ExitCode, Fai
             most: args.requests_max,
         },
     };
-    let found = solve(&question)?;
+    let plan = solve(&question)?;
     let planned = Planned {
         basis: "predicted",
         model: name,
@@ -92,14 +102,13 @@ pub(crate) fn plan(args: &PlanArgs, output: &mut Output) -> Result<ExitCode, Fai
         devices: names,
         efficiencies: profile.name.clone(),
         slos: args.slo.iter().map(ToString::to_string).collect(),
-        is_met: found.candidates.first().is_some_and(|best| best.is_met),
+        is_met: plan.candidates.first().is_some_and(|best| best.is_met),
         from,
-        plan: found,
+        plan,
     };
     let page = document(&planned, &args.slo);
     if let Some(file) = &args.output {
-        std::fs::write(file, html::report(&page))
-            .map_err(|error| Failure::new(format!("cannot write {}: {error}", file.display())))?;
+        write_output(file, html::report(&page).as_bytes())?;
     }
     if args.json {
         output.json(&planned)?;
@@ -122,12 +131,12 @@ fn check(args: &PlanArgs) -> Result<(), Failure> {
             "{what} must lie between 1 and {most}"
         )))
     };
-    range("--max-gpus", args.max_gpus, MOST_GPUS)?;
+    range("--max-gpus", args.max_gpus, GPUS_MAX)?;
     range("--simulate-max", args.simulate_max as u64, 10_000)?;
     range(
         "--requests-max",
         args.requests_max as u64,
-        MOST_REQUESTS as u64,
+        REQUESTS_MAX as u64,
     )?;
     let share = args.gpu_memory_utilization;
     if !(share > 0.0 && share <= 1.0) {
@@ -179,12 +188,12 @@ fn compose(words: &[String]) -> Result<RequestPlan, Failure> {
             .hint("--devices NAME,NAME lists devices".to_owned()));
     }
     let composed = app.compose(words, RunMode::Run, &host);
-    read_plan(&composed.map_err(app::own_failure)?, Purpose::Paper)
+    read_plan(&composed.map_err(app::own_failure)?, PlanPurpose::Paper)
 }
 
 /// The model of a request, if engines of a plan serve such requests.
 fn served_model(plan: &RequestPlan) -> Result<(String, Model), Failure> {
-    let subject = Subject::model_of(plan, None)?;
+    let subject = RunSubject::model_of(plan, None)?;
     let model = subject.counted()?.clone();
     if model.encoder.is_some() || plan.spread_workload().images.count > 0 {
         return Err(Failure::new(
@@ -218,7 +227,7 @@ fn shifted(args: &PlanArgs, server: &str) -> Result<Shifted, Failure> {
             benches.len()
         )));
     }
-    let server_of_benches = Server {
+    let server_of_benches = BenchedServer {
         model: &served_model(&plan)?.1,
         device: &device,
         profile: &profile,
@@ -237,7 +246,7 @@ fn shifted(args: &PlanArgs, server: &str) -> Result<Shifted, Failure> {
 }
 
 /// The load of the arguments, and a line about it.
-fn traffic(args: &PlanArgs) -> Result<(Traffic, String), Failure> {
+fn traffic(args: &PlanArgs) -> Result<(PlanTraffic, String), Failure> {
     let load = &args.load;
     let arrivals = load.arrivals()?;
     if matches!(arrivals, Arrivals::Closed { .. }) {
@@ -246,13 +255,13 @@ fn traffic(args: &PlanArgs) -> Result<(Traffic, String), Failure> {
     }
     let when = arrivals.describe(load.speedup);
     let source = match &load.trace {
-        Some(path) => Source::Traced {
+        Some(path) => RequestSource::Traced {
             requests: replay::load_trace(path)
                 .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?,
             arrivals,
             speedup: load.speedup,
         },
-        None => Source::Synthetic {
+        None => RequestSource::Synthetic {
             arrivals,
             prompt: load.prompt_tokens,
             output: load.output_tokens,
@@ -260,19 +269,18 @@ fn traffic(args: &PlanArgs) -> Result<(Traffic, String), Failure> {
         },
     };
     let traffic =
-        Traffic::new(source, load.seed).map_err(|error| Failure::new(error.to_string()))?;
-    let [prompt, output] = traffic.mean_lengths();
-    let line = format!("{when}, {prompt:.0} prompt and {output:.0} output tokens on average");
+        PlanTraffic::new(source, load.seed).map_err(|error| Failure::new(error.to_string()))?;
+    let line = load_line(&when, traffic.mean_lengths());
     Ok((traffic, line))
 }
 
-fn solve(question: &Question<'_>) -> Result<Plan, Failure> {
+fn solve(question: &PlanQuestion<'_>) -> Result<PlanAnswer, Failure> {
     let mut stage: Option<Stage> = None;
-    let found = planning::plan_engines(question, &mut |done, total| {
+    let plan = planning::plan_engines(question, &mut |done, total| {
         stage
             .get_or_insert_with(|| Stage::start(Show::detect(), "simulated engines", total as u64))
             .reached(done as u64);
     });
     drop(stage);
-    found.map_err(|error| Failure::new(error.to_string()))
+    plan.map_err(|error| Failure::new(error.to_string()))
 }

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use llmprof_config::hydra::{App, Host, RunMode, Sweep};
+use llmprof_config::hydra::{App, COMPOSED_MAX, Host, JobSweep, RunMode};
 use llmprof_predict::EfficiencyProfile;
 use llmprof_record::plan::{Compile, Plan, RuntimeType};
 use llmprof_theory::{
@@ -19,30 +19,28 @@ use llmprof_theory::{
 };
 use serde_json::{Map, Value};
 
+use super::from_run::StartingRun;
 use crate::{
     efficiency,
     failure::Failure,
-    plan::{Purpose, plan},
-    subject::{Subject, device, unknown_design},
+    plan::{PlanPurpose, plan},
+    subject::{RunSubject, device, unknown_design},
 };
 
 /// More points than anyone reads.
-const MOST_POINTS: usize = 10_000_000;
-
-/// Combinations of axes that change the same thing: each is composed before the first point, which takes a fraction of a millisecond.
-const MOST_COMPOSED: usize = 100_000;
+const POINTS_MAX: usize = 10_000_000;
 
 /// A model of the grid.
-pub(super) struct GridModel {
+pub(super) struct AxisModel {
     pub(super) name: String,
     /// As a family reads it; else by the keys that most configs share, where those describe a decoder.
     pub(super) model: Option<Model>,
     /// What tracing needs, where the kernels that transformers runs for it are not known.
-    pub(super) tracing: Option<Tracing>,
+    pub(super) tracing: Option<TracingPlan>,
 }
 
 /// A model whose kernels are traced: no family knows it, or one without its kernels in eager mode.
-pub(super) struct Tracing {
+pub(super) struct TracingPlan {
     pub(super) design: Map<String, Value>,
     /// The interpreter that traces it.
     pub(super) python: String,
@@ -53,7 +51,7 @@ pub(super) struct Tracing {
 }
 
 /// One point: which model and device, and what is asked of them.
-pub(super) struct Point {
+pub(super) struct AxisPoint {
     pub(super) model: usize,
     pub(super) device: usize,
     pub(super) profile: usize,
@@ -72,63 +70,66 @@ struct Setting {
 }
 
 /// Axes that change the same things.
-struct Group {
+struct AxisGroup {
     /// Places in the override list, and how many values each has.
     positions: Vec<(usize, usize)>,
     /// Of every combination of their values, the last place varying fastest.
     settings: Vec<Setting>,
 }
 
-pub(super) struct Axes {
-    sweep: Sweep,
+pub(super) struct SweepAxes {
+    sweep: JobSweep,
     /// Places in the override list that vary.
     varying: Vec<usize>,
     base: Setting,
-    groups: Vec<Group>,
-    pub(super) models: Vec<GridModel>,
+    groups: Vec<AxisGroup>,
+    pub(super) models: Vec<AxisModel>,
     pub(super) devices: Vec<Device>,
     pub(super) profiles: Vec<EfficiencyProfile>,
 }
 
 /// Composes, and keeps each distinct model and device once.
-struct Reader<'a> {
+struct AxisReader<'a> {
     app: &'a App,
     host: &'a Host,
-    models: Vec<(Value, GridModel)>,
+    models: Vec<(Value, AxisModel)>,
     devices: Vec<(String, Device)>,
     profiles: Vec<(String, EfficiencyProfile)>,
     /// The profile that the user named; else the runtime of each point decides.
     efficiency: Option<&'a str>,
-    /// What stands for a device that is not named: that of the run that predictions start from.
-    own: Option<&'a Device>,
+    /// The run that predictions start from: its model and its device stand where none is named.
+    start: Option<&'a StartingRun>,
 }
 
-impl Axes {
+impl SweepAxes {
     pub(super) fn read(
         app: &App,
         overrides: &[String],
         host: &Host,
         efficiency: Option<&str>,
-        own: Option<&Device>,
+        start: Option<&StartingRun>,
     ) -> Result<Self, Failure> {
         let sweep = app
             .compose_sweep(overrides, host)
             .map_err(crate::app::own_failure)?;
-        if sweep.len() > MOST_POINTS {
-            return Err(Failure::new(format!("{} points are too many", sweep.len()))
-                .hint(format!("at most {MOST_POINTS} at once")));
+        if sweep.len() > POINTS_MAX {
+            return Err(
+                Failure::new(format!("{} points are too many", sweep.len())).hint(format!(
+                    "at most {POINTS_MAX} at once: fewer values of a key"
+                )),
+            );
         }
         let Some(first) = sweep.job_overrides(0) else {
             return Err(Failure::new("the sweep has no points"));
         };
-        let mut reader = Reader {
+        let mut reader = AxisReader {
             app,
             host,
             models: Vec::new(),
             devices: Vec::new(),
             profiles: Vec::new(),
             efficiency,
-            own,
+            start,
         };
         let base_plan = reader.plan(&first)?;
         let base = reader.setting(&base_plan)?;
@@ -137,6 +138,11 @@ impl Axes {
             .filter(|&position| values[position].iter().any(|text| *text != first[position]))
             .collect();
 
+        let mut composed = 0;
+        for &position in &varying {
+            composed += values[position].len();
+            check_composed(&first, &[position], composed)?;
+        }
         let mut alone = HashMap::new();
         let mut clusters: Vec<(Vec<usize>, Vec<&'static str>)> = Vec::new();
         for &position in &varying {
@@ -159,15 +165,15 @@ impl Axes {
         let mut groups = Vec::new();
         for (positions, _) in clusters {
             let sizes = positions.iter().map(|&position| values[position].len());
-            let combinations: usize = sizes.clone().product();
+            let combinations = sizes.clone().fold(1, usize::saturating_mul);
             let settings = if let [position] = positions.as_slice() {
                 alone.remove(position).unwrap_or_default()
-            } else if combinations > MOST_COMPOSED {
-                return Err(too_many_combinations(&first, &positions, combinations));
             } else {
+                composed = composed.saturating_add(combinations);
+                check_composed(&first, &positions, composed)?;
                 reader.settings(&first, &positions, values)?
             };
-            groups.push(Group {
+            groups.push(AxisGroup {
                 positions: positions.iter().copied().zip(sizes).collect(),
                 settings,
             });
@@ -201,9 +207,9 @@ impl Axes {
     }
 
     /// A point, in Hydra's order: the last axis varies fastest.
-    pub(super) fn point(&self, index: usize) -> Point {
+    pub(super) fn point(&self, index: usize) -> AxisPoint {
         let places = self.sweep.job_indices(index);
-        let mut point = Point {
+        let mut point = AxisPoint {
             model: self.base.model,
             device: self.base.device,
             profile: self.base.profile,
@@ -226,7 +232,7 @@ impl Axes {
     }
 
     /// Takes over what the setting changes against the base.
-    fn apply(&self, setting: &Setting, point: &mut Point) {
+    fn apply(&self, setting: &Setting, point: &mut AxisPoint) {
         if setting.model != self.base.model {
             point.model = setting.model;
         }
@@ -271,16 +277,15 @@ impl Axes {
     pub(super) fn parallels(&self) -> Vec<Parallel> {
         let settings = self.groups.iter().flat_map(|group| &group.settings);
         let all = settings.chain([&self.base]);
-        let mut found = Vec::new();
+        let mut parallels = Vec::new();
         for parallel in all.map(|setting| setting.workload.parallel) {
-            if !parallel.is_single() && !found.contains(&parallel) {
-                found.push(parallel);
+            if !parallel.is_single() && !parallels.contains(&parallel) {
+                parallels.push(parallel);
             }
         }
-        found
+        parallels
     }
 
-    /// The keys that vary.
     pub(super) fn names(&self) -> Vec<&str> {
         let name = |&position: &usize| {
             let text = self.sweep.values()[position][0].as_str();
@@ -290,7 +295,7 @@ impl Axes {
     }
 
     /// The values that a point has on them.
-    pub(super) fn labels(&self, point: &Point) -> Vec<&str> {
+    pub(super) fn labels(&self, point: &AxisPoint) -> Vec<&str> {
         let value = |&position: &usize| {
             let text = self.sweep.values()[position][point.places[position]].as_str();
             text.split_once('=').map_or("", |(_, value)| value)
@@ -299,25 +304,37 @@ impl Axes {
     }
 }
 
-fn too_many_combinations(first: &[String], positions: &[usize], combinations: usize) -> Failure {
+/// Refuses what would compose for minutes before the first point; `positions` are the axes that were counted last.
+fn check_composed(first: &[String], positions: &[usize], composed: usize) -> Result<(), Failure> {
+    if composed <= COMPOSED_MAX {
+        return Ok(());
+    }
     let keys = positions.iter().map(|&position| {
         let word = first[position].as_str();
         word.split_once('=').map_or(word, |(key, _)| key)
     });
     let keys: Vec<&str> = keys.collect();
-    Failure::new(format!(
-        "{} change the same settings, and {combinations} combinations of them are too many",
-        keys.join(" and ")
+    let what = match keys.as_slice() {
+        [key] => format!("{key} has too many values"),
+        _ => format!("{} change the same settings", keys.join(" and ")),
+    };
+    Err(Failure::new(format!(
+        "{what}: {composed} requests would be composed, at most {COMPOSED_MAX} are"
     ))
-    .hint(format!(
-        "at most {MOST_COMPOSED} at once; other keys may have {MOST_POINTS} points"
-    ))
+    .hint("fewer values, such as range(1,100001,100), or several calls".to_owned()))
 }
 
-impl Reader<'_> {
+impl AxisReader<'_> {
     fn plan(&self, job: &[String]) -> Result<Plan, Failure> {
         let composed = self.app.compose(job, RunMode::Run, self.host);
-        plan(&composed.map_err(crate::app::own_failure)?, Purpose::Paper)
+        let mut plan = plan(
+            &composed.map_err(crate::app::own_failure)?,
+            PlanPurpose::Paper,
+        )?;
+        if let Some(start) = self.start {
+            start.set_model(&mut plan.model, job);
+        }
+        Ok(plan)
     }
 
     /// Of every combination of the values at some places, the last place varying fastest.
@@ -352,7 +369,7 @@ impl Reader<'_> {
         let device = if let Some(index) = self.devices.iter().position(|(known, _)| known == spec) {
             index
         } else {
-            let found = match (spec.as_str(), self.own) {
+            let device = match (spec.as_str(), self.start.and_then(StartingRun::device)) {
                 ("auto", Some(own)) => own.clone(),
                 ("auto", None) => {
                     return Err(Failure::new("a prediction needs a device").hint(
@@ -362,7 +379,7 @@ impl Reader<'_> {
                 }
                 _ => device(spec)?,
             };
-            self.devices.push((spec.clone(), found));
+            self.devices.push((spec.clone(), device));
             self.devices.len() - 1
         };
         let name = self.efficiency.map_or_else(
@@ -387,8 +404,8 @@ impl Reader<'_> {
 }
 
 /// The model of a plan: counted where a family knows it, with what tracing needs where kernels have to be found out.
-fn grid_model(plan: &Plan) -> Result<GridModel, Failure> {
-    let tracing = |design, unread| Tracing {
+fn grid_model(plan: &Plan) -> Result<AxisModel, Failure> {
+    let tracing = |design, unread| TracingPlan {
         design,
         python: plan
             .runtime
@@ -398,11 +415,11 @@ fn grid_model(plan: &Plan) -> Result<GridModel, Failure> {
         attention: attention(plan),
         unread,
     };
-    let failure = match Subject::of(plan, None) {
+    let failure = match RunSubject::from_plan(plan, None) {
         Ok(subject) => {
             let model = subject.counted()?.clone();
             let traced = model.has_gated_delta() || attention(plan).is_some();
-            return Ok(GridModel {
+            return Ok(AxisModel {
                 name: subject.name.clone(),
                 model: Some(model),
                 tracing: traced.then(|| tracing(subject.design.clone(), None)),
@@ -411,9 +428,9 @@ fn grid_model(plan: &Plan) -> Result<GridModel, Failure> {
         Err(failure) => failure,
     };
     let design = unknown_design(plan).ok_or(failure)?;
-    Ok(GridModel {
+    Ok(AxisModel {
         name: plan.model.name.clone(),
-        model: Subject::by_common_keys(plan).and_then(|subject| subject.model),
+        model: RunSubject::by_common_keys(plan).and_then(|subject| subject.model),
         tracing: Some(tracing(design.0, Some(design.1))),
     })
 }

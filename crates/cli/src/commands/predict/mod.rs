@@ -9,14 +9,16 @@ mod traced;
 
 use std::collections::HashMap;
 
-use llmprof_predict::{Need, PredictError, Prediction, Predictor, Target};
-use llmprof_report::compose::predict::{PredictedRow, csv_line, document, grid as printed_grid};
-use llmprof_theory::{COMMON_KEYS, parallel::Parallel};
+use llmprof_predict::{Need, PredictError, Prediction, PredictionTarget, Predictor};
+use llmprof_report::compose::predict::{
+    About, PredictedRow, csv_line, document, grid as printed_grid,
+};
+use llmprof_theory::{COMMON_KEYS, Model, parallel::Parallel};
 
 use self::{
-    axes::{Axes, Point},
-    from_run::Start,
-    ranks::Spreads,
+    axes::{AxisPoint, SweepAxes},
+    from_run::StartingRun,
+    ranks::ParallelModels,
     traced::{TRACED, Traces},
 };
 use crate::{
@@ -28,12 +30,12 @@ use crate::{
 };
 
 /// All that rows are made from.
-struct Grid<'a> {
-    axes: &'a Axes,
+struct RowInputs<'a> {
+    axes: &'a SweepAxes,
     traces: &'a Traces,
-    spreads: &'a Spreads,
-    start: Option<&'a Start>,
-    target: Target,
+    spreads: &'a ParallelModels,
+    start: Option<&'a StartingRun>,
+    target: PredictionTarget,
 }
 
 /// What one thread keeps between rows, by model, device, software and ranks: predictors remember the steps that they costed.
@@ -49,7 +51,7 @@ fn no_points() -> Failure {
 }
 
 /// Predictors that a thread keeps: what they remember is a few megabytes each.
-const MOST_PREDICTORS: usize = 32;
+const PREDICTORS_MAX: usize = 32;
 
 pub(crate) fn predict(args: &PredictArgs, output: &mut Output) -> Result<(), Failure> {
     if advise::is_asked(args) {
@@ -65,7 +67,7 @@ pub(crate) fn prediction(args: &PredictArgs) -> Result<serde_json::Value, Failur
         let rows = rows(grid)?;
         any_predicted(&rows).map_err(Failure::new)?;
         let names = grid.axes.names();
-        let printed = printed_grid(&names, &rows, &about).ok_or_else(no_points)?;
+        let printed = printed_grid(&names, &rows, &grid.about(about)).ok_or_else(no_points)?;
         value = serde_json::to_value(printed)
             .map_err(|error| Failure::new(format!("cannot write JSON: {error}")))?;
         Ok(())
@@ -76,41 +78,55 @@ pub(crate) fn prediction(args: &PredictArgs) -> Result<serde_json::Value, Failur
 /// Reads a request and hands over its grid, with notes about it.
 fn with_grid(
     args: &PredictArgs,
-    mut done: impl FnMut(&Grid<'_>, Vec<String>) -> Result<(), Failure>,
+    mut done: impl FnMut(&RowInputs<'_>, Vec<String>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let host = app::host()?;
-    let start = args.from.as_deref().map(Start::read).transpose()?;
+    let start = args.from.as_deref();
+    let start = start
+        .map(|run| StartingRun::read(run, &args.overrides))
+        .transpose()?;
     let overrides = match &start {
         Some(start) => start.overrides(&args.overrides),
         None => args.overrides.clone(),
     };
-    let axes = Axes::read(
+    let axes = SweepAxes::read(
         &app::llmprof(&host.cwd),
         &overrides,
         &host,
         args.efficiency.as_deref(),
-        start.as_ref().and_then(Start::device),
+        start.as_ref(),
     )?;
-    let traces = Traces::of(&axes)?;
-    let spreads = Spreads::of(&axes);
-    let start = start.map(|start| start.correct(&axes)).transpose()?;
-    let grid = Grid {
+    // A run corrects what is counted; kernels that are traced stand as they are.
+    let traces = match &start {
+        Some(_) => Traces::default(),
+        None => Traces::trace_axes(&axes)?,
+    };
+    let spreads = ParallelModels::for_axes(&axes);
+    let first = axes.point(0);
+    let start = start
+        .map(|start| {
+            let is_one_device = first.workload.parallel.is_single();
+            let (device, profile) = (&axes.devices[first.device], &axes.profiles[first.profile]);
+            start.correct(is_one_device, device, profile)
+        })
+        .transpose()?;
+    let grid = RowInputs {
         axes: &axes,
         traces: &traces,
         spreads: &spreads,
         start: start.as_ref(),
-        target: Target {
+        target: PredictionTarget {
             ttft_ns: args.ttft.map(efficiency::nanos),
             tpot_ns: args.tpot.map(efficiency::nanos),
         },
     };
     let mut about = traces.notes();
-    about.extend(start.as_ref().map(Start::note));
+    about.extend(start.as_ref().map(StartingRun::note));
     done(&grid, about)
 }
 
 fn print_grid(
-    grid: &Grid<'_>,
+    grid: &RowInputs<'_>,
     about: Vec<String>,
     args: &PredictArgs,
     output: &mut Output,
@@ -120,7 +136,7 @@ fn print_grid(
         PredictFormat::Table => {
             let rows = rows(grid)?;
             any_predicted(&rows).map_err(Failure::new)?;
-            output.document(&document(&axes.names(), &rows, about))
+            output.document(&document(&axes.names(), &rows, grid.about(about)))
         }
         PredictFormat::Csv => {
             for note in &about {
@@ -150,7 +166,7 @@ fn print_grid(
         }
         PredictFormat::Json => {
             let rows = rows(grid)?;
-            let printed = printed_grid(&axes.names(), &rows, &about);
+            let printed = printed_grid(&axes.names(), &rows, &grid.about(about));
             output.json(&printed.ok_or_else(no_points)?)?;
             any_predicted(&rows).map_err(Failure::new)
         }
@@ -169,7 +185,7 @@ fn any_predicted(rows: &[PredictedRow<'_>]) -> Result<(), String> {
     Err(why)
 }
 
-fn rows<'a>(grid: &Grid<'a>) -> Result<Vec<PredictedRow<'a>>, Failure> {
+fn rows<'a>(grid: &RowInputs<'a>) -> Result<Vec<PredictedRow<'a>>, Failure> {
     let points = grid.axes.len();
     if points > ROWS_MAX {
         let message = format!("{points} points are more than a table holds ({ROWS_MAX})");
@@ -192,7 +208,14 @@ fn rows<'a>(grid: &Grid<'a>) -> Result<Vec<PredictedRow<'a>>, Failure> {
     Ok(rows)
 }
 
-impl<'a> Grid<'a> {
+impl<'a> RowInputs<'a> {
+    fn about(&self, notes: Vec<String>) -> About {
+        About {
+            notes,
+            is_from_run: self.start.is_some(),
+        }
+    }
+
     fn row(&self, index: usize, predictors: &mut Predictors<'a>) -> PredictedRow<'a> {
         let axes = self.axes;
         let point = axes.point(index);
@@ -205,7 +228,7 @@ impl<'a> Grid<'a> {
             (None, None) => COMMON_KEYS,
         };
         let outcome = traced.unwrap_or_else(|| self.counted(&point, predictors));
-        let need = |choose: fn(&Prediction, &Target) -> Option<Need>| {
+        let need = |choose: fn(&Prediction, &PredictionTarget) -> Option<Need>| {
             outcome
                 .as_ref()
                 .ok()
@@ -217,6 +240,7 @@ impl<'a> Grid<'a> {
             family,
             device,
             profile,
+            max_positions: model.model.as_ref().and_then(Model::max_positions),
             workload: point.workload,
             ttft: need(Prediction::ttft_need),
             tpot: need(Prediction::tpot_need),
@@ -227,7 +251,7 @@ impl<'a> Grid<'a> {
     /// The prediction of a model that is counted, on one device or several.
     fn counted(
         &self,
-        point: &Point,
+        point: &AxisPoint,
         predictors: &mut Predictors<'a>,
     ) -> Result<Prediction, PredictError> {
         let axes = self.axes;
@@ -241,7 +265,7 @@ impl<'a> Grid<'a> {
             .get(axes, (point.model, point.device, parallel))
             .transpose()?;
         let key = ([point.model, point.device, point.profile], parallel);
-        if predictors.len() >= MOST_PREDICTORS && !predictors.contains_key(&key) {
+        if predictors.len() >= PREDICTORS_MAX && !predictors.contains_key(&key) {
             predictors.clear();
         }
         let predictor = predictors.entry(key).or_insert_with(|| {
@@ -251,7 +275,7 @@ impl<'a> Grid<'a> {
             };
             // A run on one device does not correct a spread model.
             match self.start.filter(|_| spread.is_none()) {
-                Some(start) => plain.with_corrections(start.corrections()),
+                Some(start) => start.apply_corrections(plain),
                 None => plain,
             }
         });

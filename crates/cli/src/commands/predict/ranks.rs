@@ -7,16 +7,16 @@ use llmprof_predict::{
 };
 use llmprof_theory::{Model, Workload, WorkloadError, parallel::Parallel};
 
-use super::axes::Axes;
+use super::axes::SweepAxes;
 
 /// Model, device, and how the one is spread over several of the other.
 type Key = (usize, usize, Parallel);
 
 /// The spread models of a grid, each made when a point first asks for it.
-pub(super) struct Spreads(HashMap<Key, OnceLock<Result<ParallelModel, WorkloadError>>>);
+pub(super) struct ParallelModels(HashMap<Key, OnceLock<Result<ParallelModel, WorkloadError>>>);
 
-impl Spreads {
-    pub(super) fn of(axes: &Axes) -> Self {
+impl ParallelModels {
+    pub(super) fn for_axes(axes: &SweepAxes) -> Self {
         let mut spreads = HashMap::new();
         for parallel in axes.parallels() {
             for model in 0..axes.models.len() {
@@ -31,7 +31,7 @@ impl Spreads {
     /// `None` for a single device.
     pub(super) fn get(
         &self,
-        axes: &Axes,
+        axes: &SweepAxes,
         key: Key,
     ) -> Option<Result<&ParallelModel, WorkloadError>> {
         let (model, device, parallel) = key;
@@ -56,6 +56,6 @@ pub(super) fn predict(
     }
     let device = predictor.device();
     let spread = ParallelModel::new(model, device, workload.parallel)?;
-    let found = spread.predict(&spread.rank_predictor(device, profile), workload)?;
-    Ok(found.prediction)
+    let predicted = spread.predict(&spread.rank_predictor(device, profile), workload)?;
+    Ok(predicted.prediction)
 }

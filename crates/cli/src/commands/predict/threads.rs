@@ -16,15 +16,15 @@ use crate::failure::Failure;
 /// Points of a block: long enough to be worth a message, short enough to keep few results in memory.
 const BLOCK: usize = 1024;
 /// Blocks for each thread that may be under way or wait for an earlier one.
-const WAITING: usize = 4;
+const BLOCKS_AHEAD_PER_THREAD: usize = 4;
 
 /// The first block that nobody may begin yet; it moves on as results are taken, so that a slow block keeps few others in memory.
-struct Gate {
+struct BlockWindow {
     end: Mutex<usize>,
     moved: Condvar,
 }
 
-impl Gate {
+impl BlockWindow {
     fn set(&self, end: usize) {
         *self.end.lock().unwrap_or_else(PoisonError::into_inner) = end;
         self.moved.notify_all();
@@ -56,9 +56,9 @@ pub(super) fn in_order<S: Default, T: Send>(
         let mut state = S::default();
         return (0..blocks).try_for_each(|number| take(make(&block(number), &mut state)));
     }
-    let ahead = threads * WAITING;
+    let ahead = threads * BLOCKS_AHEAD_PER_THREAD;
     let next = AtomicUsize::new(0);
-    let gate = Gate {
+    let gate = BlockWindow {
         end: Mutex::new(ahead),
         moved: Condvar::new(),
     };
@@ -151,7 +151,7 @@ mod tests {
         .unwrap();
         assert_eq!(taken, 1000);
         let threads = thread::available_parallelism().map_or(1, usize::from);
-        assert!(before.load(Ordering::SeqCst) <= threads * WAITING);
+        assert!(before.load(Ordering::SeqCst) <= threads * BLOCKS_AHEAD_PER_THREAD);
     }
 
     #[test]

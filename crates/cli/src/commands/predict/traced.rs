@@ -4,24 +4,25 @@ use std::collections::{HashMap, HashSet};
 
 use llmprof_capture::{process::Interrupt, pytorch::KernelWorker, runner::protocol::Trace};
 use llmprof_predict::{Implementation, PredictError, Prediction, predict_traced, traced_contexts};
+use llmprof_report::compose::predict::sentences;
 use llmprof_theory::{Workload, device::DeviceKind, kernels::TracedModel};
 use llmprof_units::DType;
 
-use super::axes::{Axes, GridModel, Point, Tracing};
+use super::axes::{AxisModel, AxisPoint, SweepAxes, TracingPlan};
 use crate::failure::Failure;
 
 /// What stands in the place of a family.
 pub(super) const TRACED: &str = "traced";
 
 /// A trace takes a second or so; more than these are no grid for tracing.
-const MOST_TRACES: usize = 256;
+const TRACES_MAX: usize = 256;
 
 /// Model, batch, prompt, new tokens and number format.
 type Key = (usize, u64, u64, u64, Option<DType>);
 
 #[derive(Default)]
 pub(super) struct Traces {
-    found: HashMap<Key, TracedModel>,
+    traced_models: HashMap<Key, TracedModel>,
     /// Models that a family reads: only what transformers runs in eager mode is traced.
     read: HashSet<usize>,
     /// What was done for each model that is traced or could not be.
@@ -31,7 +32,7 @@ pub(super) struct Traces {
 impl Traces {
     /// Traces every point of every model that no family knows, and eager points of those whose eager kernels are not known. Where that cannot be done, a model that
     /// no family knows is read by the keys that most configs share, and one that these do not describe is an error.
-    pub(super) fn of(axes: &Axes) -> Result<Self, Failure> {
+    pub(super) fn trace_axes(axes: &SweepAxes) -> Result<Self, Failure> {
         let mut traces = Self::default();
         for (index, model) in axes.models.iter().enumerate() {
             let Some(tracing) = &model.tracing else {
@@ -48,20 +49,25 @@ impl Traces {
                 if asks && !wanted.iter().any(|(known, _)| *known == key) {
                     wanted.push((key, point.workload));
                 }
-                if wanted.len() > MOST_TRACES {
+                if wanted.len() > TRACES_MAX {
                     break;
                 }
             }
             if wanted.is_empty() {
                 continue;
             }
-            let outcome = if wanted.len() > MOST_TRACES {
-                Err(format!("more than {MOST_TRACES} shapes are not traced"))
+            let outcome = if wanted.len() > TRACES_MAX {
+                Err(format!("more than {TRACES_MAX} shapes are not traced"))
             } else {
                 traces.trace(tracing, &wanted)
             };
             let note = match outcome {
-                Ok(version) => traced_note(&model.name, tracing, &version),
+                Ok(version) => sentences::traced(
+                    &model.name,
+                    tracing.unread.is_some(),
+                    tracing.attention.as_deref(),
+                    &version,
+                ),
                 Err(reason) => refused_note(model, tracing, &reason)?,
             };
             traces.notes.push(note);
@@ -70,7 +76,7 @@ impl Traces {
     }
 
     /// Whether a point of a model that can be traced is predicted from a trace.
-    fn asks(&self, point: &Point, axes: &Axes) -> bool {
+    fn asks(&self, point: &AxisPoint, axes: &SweepAxes) -> bool {
         let workload = &point.workload;
         let eager = axes.profiles[point.profile].implementation == Some(Implementation::HfEager);
         let on_gpu = axes.devices[point.device].kind == DeviceKind::Gpu;
@@ -78,7 +84,11 @@ impl Traces {
         !self.read.contains(&point.model) || eager && on_gpu && alone
     }
 
-    fn trace(&mut self, tracing: &Tracing, wanted: &[(Key, Workload)]) -> Result<String, String> {
+    fn trace(
+        &mut self,
+        tracing: &TracingPlan,
+        wanted: &[(Key, Workload)],
+    ) -> Result<String, String> {
         let mut interrupt = Interrupt::install().map_err(|error| error.to_string())?;
         let failed = |error: llmprof_capture::runner::WorkerError| error.problem.to_string();
         let mut worker = KernelWorker::start(&tracing.python, &mut interrupt).map_err(failed)?;
@@ -96,7 +106,7 @@ impl Traces {
                 .trace_model(&request, &mut interrupt)
                 .map_err(failed)?;
             version.clone_from(&traced.transformers);
-            self.found.insert(*key, traced);
+            self.traced_models.insert(*key, traced);
         }
         worker.finish(&mut interrupt).map_err(failed)?;
         Ok(version)
@@ -105,11 +115,11 @@ impl Traces {
     /// The prediction of a traced point; `None` for one that was not traced.
     pub(super) fn predict(
         &self,
-        point: &Point,
-        axes: &Axes,
+        point: &AxisPoint,
+        axes: &SweepAxes,
     ) -> Option<Result<Prediction, PredictError>> {
         let traced = self
-            .found
+            .traced_models
             .get(&key(point))
             .filter(|_| self.asks(point, axes))?;
         let (device, profile) = (&axes.devices[point.device], &axes.profiles[point.profile]);
@@ -121,38 +131,24 @@ impl Traces {
     }
 }
 
-fn traced_note(name: &str, tracing: &Tracing, version: &str) -> String {
-    let why = match (&tracing.unread, &tracing.attention) {
-        (Some(_), _) => "no family knows it; kernels traced".to_owned(),
-        (None, Some(attention)) => format!("kernels with attention `{attention}` traced"),
-        (None, None) => "kernels of eager mode traced".to_owned(),
-    };
-    format!("{name}: {why} on torch's meta device with transformers {version}")
-}
-
 /// What stands in for a trace; an error where nothing does.
-fn refused_note(model: &GridModel, tracing: &Tracing, reason: &str) -> Result<String, Failure> {
+fn refused_note(model: &AxisModel, tracing: &TracingPlan, reason: &str) -> Result<String, Failure> {
     let name = &model.name;
-    let Some(unread) = &tracing.unread else {
-        let note = match &tracing.attention {
-            Some(attention) => format!(
-                "{name}: predicted with the default attention, since kernels of `{attention}` were not traced: {reason}"
-            ),
-            None => format!("{name}: kernels of eager mode were not traced: {reason}"),
-        };
-        return Ok(note);
-    };
-    if model.model.is_none() {
+    if let (Some(unread), None) = (&tracing.unread, &model.model) {
         return Err(Failure::new(format!("model {name}: {unread}")).hint(format!(
             "it could not be traced either: {reason}; runtime.python=PATH names a Python with torch and a transformers that knows it"
         )));
     }
-    Ok(format!(
-        "{name}: no family knows it; predicted by the keys that most configs share, since it was not traced: {reason}"
+    let is_unread = tracing.unread.is_some();
+    Ok(sentences::not_traced(
+        name,
+        is_unread,
+        tracing.attention.as_deref(),
+        reason,
     ))
 }
 
-fn key(point: &Point) -> Key {
+fn key(point: &AxisPoint) -> Key {
     let workload = &point.workload;
     (
         point.model,

@@ -83,15 +83,18 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<(ExitStatus, bool), Fai
         Ok(ran) => ran,
         Err(failure) => return Err(failed(store, failure)),
     };
-    let unwritten = kept.as_ref().ok().and_then(|kept| kept.unwritten());
-    match unwritten.map(ToString::to_string) {
+    let is_recorded = kept.as_ref().is_ok_and(Profiled::has_device_events);
+    let missing = match &kept {
+        Ok(kept) => kept.unwritten().map(ToString::to_string),
+        Err(why) => Some(issue_line(why)),
+    };
+    match (missing, status(&end)) {
         // What was found is printed below, with this failure.
-        Some(why) => {
+        (Some(why), RunStatus::Complete) => {
             let _ = store.finish(RunStatus::Failed, Some(why), clock::now());
         }
-        None => store.finish(status(&end), None, clock::now())?,
+        (why, status) => store.finish(status, why, clock::now())?,
     }
-    let is_recorded = kept.as_ref().is_ok_and(Profiled::has_device_events);
     // What the command printed comes first.
     let _ = std::io::stdout().flush();
     match kept {
@@ -112,8 +115,7 @@ fn run(args: &RecordArgs, output: &mut Output) -> Result<(ExitStatus, bool), Fai
     Ok((end.status, is_recorded))
 }
 
-/// A command that ended.
-struct Recorded {
+struct RecordedCommand {
     end: WatchedEnd,
     processes: Vec<Watched>,
     /// What of its host threads was not sampled.
@@ -129,7 +131,7 @@ fn recorded(
     library: PathBuf,
     interrupt: &mut Interrupt,
     store: &mut RunDir,
-) -> Result<Recorded, Failure> {
+) -> Result<RecordedCommand, Failure> {
     store.describe("record", "", &[])?;
     store.write(&format!("{WIRE_FOLDER}/cmd.txt"), format!("{launch}\n"))?;
     let directory = std::path::absolute(store.path().join(WIRE_FOLDER)).map_err(failure)?;
@@ -174,7 +176,7 @@ fn recorded(
     );
     let host_issues = sampler.map(HostSampler::stop).unwrap_or_default();
     let end = end.map_err(failure)?;
-    Ok(Recorded {
+    Ok(RecordedCommand {
         end,
         host_issues,
         processes: channel.processes().cloned().collect(),
@@ -185,7 +187,7 @@ fn recorded(
 /// What was recorded, in the run directory; an issue where the command did not use CUDA.
 fn keep(
     args: &RecordArgs,
-    recorded: &Recorded,
+    recorded: &RecordedCommand,
     store: &mut RunDir,
 ) -> Result<Result<Profiled, Issue>, Failure> {
     let processes = &recorded.processes;
@@ -269,7 +271,7 @@ fn status(end: &WatchedEnd) -> RunStatus {
 
 /// Whether some process used CUDA, or tried to.
 fn uses_cuda(directory: &Path, processes: &[Watched]) -> Result<bool, Failure> {
-    let files = wire::files(directory).map_err(failure)?;
+    let files = wire::wire_files(directory).map_err(failure)?;
     let uses = |process: &Watched| process.cupti.is_some() || process.refused.is_some();
     Ok(!files.is_empty() && processes.iter().any(uses))
 }

@@ -1,53 +1,44 @@
 //! From arguments to the requests of a simulation.
 
-use llmprof_simulate::Load;
+use llmprof_report::compose::simulate::load_line;
+use llmprof_simulate::RequestLoad;
 use llmprof_traffic::replay;
 
 use crate::{arg_load::LoadArgs, failure::Failure};
 
 /// More requests than a machine here holds.
-const MOST_REQUESTS: usize = 20_000_000;
+const REQUESTS_MAX: usize = 20_000_000;
 
 /// The requests, and the load in a line.
-pub(super) fn load(requests: usize, args: &LoadArgs) -> Result<(Load, String), Failure> {
-    if requests == 0 || requests > MOST_REQUESTS {
+pub(super) fn load(requests: usize, args: &LoadArgs) -> Result<(RequestLoad, String), Failure> {
+    if requests == 0 || requests > REQUESTS_MAX {
         return Err(Failure::new(format!(
-            "--requests must lie between 1 and {MOST_REQUESTS}"
+            "--requests must lie between 1 and {REQUESTS_MAX}"
         )));
     }
     let arrivals = args.arrivals()?;
+    let (load, of) = match &args.trace {
+        None => {
+            let load = RequestLoad::from_lengths(
+                &arrivals,
+                &args.prompt_tokens,
+                &args.output_tokens,
+                args.shared_prefix,
+                requests,
+                args.seed,
+            );
+            (load, "requests")
+        }
+        Some(path) => {
+            let trace = replay::load_trace(path)
+                .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+            let load =
+                RequestLoad::from_trace(&trace, &arrivals, args.speedup, requests, args.seed);
+            (load, "requests of a trace")
+        }
+    };
     let when = arrivals.describe(args.speedup);
-    let Some(path) = &args.trace else {
-        let load = Load::from_lengths(
-            &arrivals,
-            &args.prompt_tokens,
-            &args.output_tokens,
-            args.shared_prefix,
-            requests,
-            args.seed,
-        );
-        let (prompts, outputs) = means(&load);
-        let line = format!(
-            "{} requests, {when}, {prompts:.0} prompt and {outputs:.0} output tokens on average",
-            load.requests.len()
-        );
-        return Ok((load, line));
-    };
-    let trace = replay::load_trace(path)
-        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-    let load = Load::from_trace(&trace, &arrivals, args.speedup, requests, args.seed);
-    let (prompts, outputs) = means(&load);
-    let line = format!(
-        "{} requests of a trace, {when}, {prompts:.0} prompt and {outputs:.0} output tokens on average",
-        load.requests.len()
-    );
+    let when = format!("{} {of}, {when}", load.requests.len());
+    let line = load_line(&when, load.mean_lengths());
     Ok((load, line))
-}
-
-fn means(load: &Load) -> (f64, f64) {
-    let count = load.requests.len().max(1) as f64;
-    let mean = |of: fn(&llmprof_simulate::Request) -> u64| {
-        load.requests.iter().map(of).sum::<u64>() as f64 / count
-    };
-    (mean(|r| r.prompt), mean(|r| r.output))
 }

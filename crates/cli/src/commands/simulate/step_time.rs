@@ -9,19 +9,19 @@ use llmprof_record::serving::EngineStep;
 use llmprof_report::compose::simulate::StepTimeBasis;
 use llmprof_simulate::{
     StepTimer,
-    calibrated::{Calibration, Observation},
-    memory::SequenceMemory,
+    calibrated::{FittedSteps, Observation},
+    memory::{Relief, SequenceMemory, smallest_relief},
     predicted::Predicted,
 };
-use llmprof_theory::{Model, Step, WeightFormat, Workload, device::Device};
+use llmprof_theory::{Model, Step, Workload, device::Device};
 use llmprof_units::Nanos;
 
 use crate::args_simulate::SimulateArgs;
 use crate::{
     app, efficiency, engine_trace,
     failure::Failure,
-    plan::{Purpose, plan},
-    subject::{Subject, device},
+    plan::{PlanPurpose, plan},
+    subject::{RunSubject, device},
 };
 
 struct Subjects {
@@ -38,9 +38,10 @@ pub(super) struct KvBlocks {
     pub(super) sequence: u64,
 }
 
-/// Finds step times and KV blocks, and runs `then` with them.
+/// Finds step times and KV blocks, and runs `then` with them. `longest`: tokens of the longest request.
 pub(super) fn with<R>(
     args: &SimulateArgs,
+    longest: u64,
     then: impl FnOnce(&dyn StepTimer, KvBlocks, StepTimeBasis) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     if let (Some(trace), Some(all)) = (&args.calibrate, args.engine.kv_blocks) {
@@ -61,6 +62,7 @@ pub(super) fn with<R>(
     }
     let overhead = args.step_overhead.map_or(Nanos(0), efficiency::nanos);
     let predict = |step: &Step| spread.predict_step(&predictor, &workload, step);
+    warn_beyond_context(&subjects, longest);
     let time =
         Predicted::new(&predict, overhead).map_err(|error| Failure::new(error.to_string()))?;
     let basis = predicted_basis(&subjects, &profile, overhead);
@@ -68,6 +70,21 @@ pub(super) fn with<R>(
     match time.first_failure() {
         Some(error) => Err(Failure::new(format!("a step cannot be predicted: {error}"))),
         None => Ok(done),
+    }
+}
+
+/// Says that the longest request does not fit the model's positions: its times are those of a model that has them.
+fn warn_beyond_context(subjects: &Subjects, longest: u64) {
+    if let Some(most) = subjects
+        .model
+        .max_positions()
+        .filter(|most| longest > *most)
+    {
+        Failure::new(format!(
+            "{} has {most} positions: requests of up to {longest} tokens exceed its context length",
+            subjects.name
+        ))
+        .warn();
     }
 }
 
@@ -95,8 +112,8 @@ fn subjects(args: &SimulateArgs) -> Result<Subjects, Failure> {
         );
     }
     let composed = app.compose(&args.overrides, RunMode::Run, &host);
-    let plan = plan(&composed.map_err(app::own_failure)?, Purpose::Paper)?;
-    let subject = Subject::model_of(&plan, None)?;
+    let plan = plan(&composed.map_err(app::own_failure)?, PlanPurpose::Paper)?;
+    let subject = RunSubject::model_of(&plan, None)?;
     if plan.hardware.spec == "auto" {
         let hint = if args.calibrate.is_some() {
             "--kv-blocks N states the KV cache without a device"
@@ -177,52 +194,28 @@ fn kv_blocks(
             held.activations_bytes,
             share * 100.0,
         ))
-        .hint(more_memory(&subjects.model, device, workload, &limits)));
+        .hint(more_memory(smallest_relief(
+            &subjects.model,
+            device,
+            workload,
+            &limits,
+        ))));
     }
     Ok(KvBlocks { all, sequence })
 }
 
-/// The smallest change that gives an engine memory for at least one long sequence.
-fn more_memory(
-    model: &Model,
-    device: &Device,
-    workload: &Workload,
-    limits: &EngineLimits,
-) -> String {
-    let fits = |changed: &Workload| {
-        let spread = ParallelModel::new(model, device, changed.parallel).ok()?;
-        let long = Workload {
-            batch: 1,
-            prompt: limits.max_num_batched_tokens,
-            new_tokens: 1,
-            ..*changed
-        };
-        let (memory, kv) = spread.engine_memory(device, &long, limits).ok()?;
-        memory.fits(kv).filter(|&fits| fits)
-    };
-    let tensor = workload.parallel.tensor;
-    let spread = [2, 4, 8].into_iter().filter(|&more| more > tensor);
-    for more in spread {
-        let mut changed = *workload;
-        changed.parallel.tensor = more;
-        if fits(&changed).is_some() {
-            return format!("parallel.tensor={more}");
+/// What to ask for that gives an engine memory for at least one long sequence.
+fn more_memory(relief: Relief) -> String {
+    match relief {
+        Relief::Tensor(ranks) => format!("parallel.tensor={ranks}"),
+        Relief::Fp8Weights => "narrower weights: workload.weights=fp8".to_owned(),
+        Relief::LargerDevice => {
+            "a device with more memory: `llmprof hardware show NAME` states it".to_owned()
         }
     }
-    let mut narrower = *workload;
-    narrower.precision.weights = Some(WeightFormat::Fp8 {
-        rows: 0,
-        columns: 0,
-    });
-    let is_wide =
-        model.parameter_bytes(&narrower.precision) < model.parameter_bytes(&workload.precision);
-    if is_wide && fits(&narrower).is_some() {
-        return "narrower weights: workload.weights=fp8".to_owned();
-    }
-    "a device with more memory: `llmprof hardware show NAME` states it".to_owned()
 }
 
-fn calibrated(path: &Path) -> Result<(Calibration, StepTimeBasis), Failure> {
+fn calibrated(path: &Path) -> Result<(FittedSteps, StepTimeBasis), Failure> {
     let failed = |error: &dyn std::fmt::Display| {
         Failure::new(format!("{}: {error}", path.display())).hint(
             "vLLM with --profiler-config '{\"profiler\":\"torch\",…,\"detailed_trace_annotation\":true}' labels its steps".to_owned(),
@@ -230,7 +223,7 @@ fn calibrated(path: &Path) -> Result<(Calibration, StepTimeBasis), Failure> {
     };
     let steps = engine_trace::load(path, None).map_err(|error| failed(&error))?;
     let observed: Vec<Observation> = steps.iter().map(observation).collect();
-    let calibration = Calibration::fit_steps(&observed).map_err(|error| failed(&error))?;
+    let calibration = FittedSteps::fit_steps(&observed).map_err(|error| failed(&error))?;
     let basis = StepTimeBasis::Calibrated {
         trace: path.display().to_string(),
         calibration: calibration.clone(),

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use llmprof_config::hydra::{self, Execution, Host, Job, Multirun, Outcome};
+use llmprof_config::hydra::{self, CommandOutcome, Execution, Host, HydraJob, Multirun};
 use llmprof_record::store::write_atomically;
 use llmprof_units::bounded_file::{INDEX_MAX_BYTES, read_bounded};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{app, failure::Failure, moved_keys, outputs};
+use crate::{app, failure::Failure, moved_keys, outputs, profiles::request::path_override};
 
 /// The file of one submission.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -42,17 +42,13 @@ impl JobsFile {
     /// What makes these jobs of a sweep again in another process.
     pub(in crate::jobs) fn new(
         multirun: &Multirun,
-        command: &hydra::Command,
+        command: &hydra::HydraCommand,
         host: &Host,
         jobs: &[usize],
     ) -> Self {
         let dir = host.cwd.join(&multirun.dir);
-        let dir = dir
-            .to_string_lossy()
-            .replace('\\', r"\\")
-            .replace('\'', r"\'");
         let mut overrides = command.overrides.clone();
-        overrides.push(format!("hydra.sweep.dir='{dir}'"));
+        overrides.push(path_override("hydra.sweep.dir", &dir));
         Self {
             schema_version: Self::SCHEMA_VERSION,
             cwd: host.cwd.clone(),
@@ -80,7 +76,7 @@ impl JobsFile {
     }
 
     /// The job at a place of the array, composed as it was when the sweep was made.
-    pub(super) fn job(&self, place: usize) -> Result<Job, Failure> {
+    pub(super) fn job(&self, place: usize) -> Result<HydraJob, Failure> {
         let number = *self.jobs.get(place).ok_or_else(|| {
             Failure::new(format!("job {place} is not one of {}", self.jobs.len()))
         })?;
@@ -99,19 +95,19 @@ impl JobsFile {
             now: now.map_err(|error| Failure::new(format!("`{}`: {error}", self.now)))?,
             ..app::host()?
         };
-        let command = hydra::Command {
+        let command = hydra::HydraCommand {
             config_path: self.config_path.clone(),
             config_name: self.config_name.clone(),
             config_dir: self.config_dir.clone(),
             multirun: true,
             overrides: self.overrides.clone(),
-            ..hydra::Command::default()
+            ..hydra::HydraCommand::default()
         };
         let application = app::llmprof(&self.cwd);
         let outcome =
             moved_keys::perform(command, &application, &host).map_err(app::own_failure)?;
         match outcome {
-            Outcome::Execution(Execution::Multirun(sweep)) => Ok(sweep),
+            CommandOutcome::Execution(Execution::Multirun(sweep)) => Ok(sweep),
             _ => Err(Failure::new("the command line is no sweep any more")),
         }
     }

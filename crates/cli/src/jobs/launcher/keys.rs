@@ -8,7 +8,7 @@ use crate::failure::Failure;
 
 /// Keys as the plugin's executor gets them: by its own names, absent ones left out.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Keys {
+pub(super) struct LauncherKeys {
     /// Absolute, with `%j` for the id of a job.
     pub(super) folder: PathBuf,
     /// `#SBATCH` parameters by submitit's names, as text.
@@ -21,7 +21,7 @@ pub(super) struct Keys {
     pub(super) max_num_timeout: u64,
     pub(super) stderr_to_stdout: bool,
     pub(super) setup: Vec<String>,
-    /// Given by the user or by [`Keys::with_a_gpu`].
+    /// Given by the user or by [`LauncherKeys::with_a_gpu`].
     pub(super) has_gpu: bool,
 }
 
@@ -46,7 +46,7 @@ const RENAMED: [(&str, &str); 17] = [
     ("account", "account"),
 ];
 
-impl Keys {
+impl LauncherKeys {
     /// Reads them; `cwd` is what a relative folder is below.
     pub(super) fn read(master: &Composed, cwd: &Path) -> Result<Self, Failure> {
         let value = |key: &str| -> Result<Node, Failure> {

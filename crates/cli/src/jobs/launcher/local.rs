@@ -11,7 +11,7 @@ use std::{
 use llmprof_capture::process::Interrupt;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::keys::Keys;
+use super::keys::LauncherKeys;
 use crate::failure::Failure;
 
 const POLL: Duration = Duration::from_millis(50);
@@ -26,23 +26,23 @@ pub(super) struct Ran {
 
 /// Runs the job at `place` of a jobs file.
 pub(super) fn run(
-    keys: &Keys,
+    keys: &LauncherKeys,
     program: &Path,
     args: &[String],
     interrupt: &mut Interrupt,
 ) -> Result<Ran, Failure> {
     let folder = keys.shared_folder();
-    let failed = |path: &Path, error: std::io::Error| {
-        Failure::new(format!("cannot write {}: {error}", path.display()))
-    };
-    fs::create_dir_all(&folder).map_err(|error| failed(&folder, error))?;
+    fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
     // The name of a log has the process id, which is known once the process is there.
     let waiting = folder.join(format!(".log_{}", std::process::id()));
     let (out, err) = (waiting.with_extension("out"), waiting.with_extension("err"));
-    let open = |path: &Path| File::create(path).map_err(|error| failed(path, error));
+    let open =
+        |path: &Path| File::create(path).map_err(|error| Failure::cannot_write(path, &error));
     let stdout = open(&out)?;
     let stderr = if keys.stderr_to_stdout {
-        stdout.try_clone().map_err(|error| failed(&out, error))?
+        stdout
+            .try_clone()
+            .map_err(|error| Failure::cannot_write(&out, &error))?
     } else {
         open(&err)?
     };
@@ -56,17 +56,17 @@ pub(super) fn run(
         .map_err(|error| Failure::new(format!("cannot run {}: {error}", program.display())))?;
     let id = child.id().to_string();
     let own = keys.job_folder(&id);
-    fs::create_dir_all(&own).map_err(|error| failed(&own, error))?;
+    fs::create_dir_all(&own).map_err(|error| Failure::cannot_write(&own, &error))?;
     for (from, end) in [(&out, "out"), (&err, "err")] {
         let to = own.join(format!("{id}_0_log.{end}"));
         if from.is_file() {
-            fs::rename(from, &to).map_err(|error| failed(&to, error))?;
+            fs::rename(from, &to).map_err(|error| Failure::cannot_write(&to, &error))?;
         }
     }
     wait(&mut child, keys, interrupt)
 }
 
-fn wait(child: &mut Child, keys: &Keys, interrupt: &mut Interrupt) -> Result<Ran, Failure> {
+fn wait(child: &mut Child, keys: &LauncherKeys, interrupt: &mut Interrupt) -> Result<Ran, Failure> {
     let started = Instant::now();
     let limit = Duration::from_secs(keys.timeout_min.saturating_mul(60));
     let mut told: Option<(Instant, &'static str)> = None;

@@ -17,11 +17,11 @@ use std::{
 };
 
 use llmprof_capture::process::Interrupt;
-use llmprof_config::hydra::{Command, Host, Launcher, Multirun};
+use llmprof_config::hydra::{Host, HydraCommand, Launcher, Multirun};
 use llmprof_record::store::{RunStatus, StoredRun};
 
 pub(crate) use self::jobs_file::JobsFile;
-use self::keys::Keys;
+use self::keys::LauncherKeys;
 use self::slurm::Submitted;
 use super::attempts::set_aside;
 use crate::{failure::Failure, progress::Show};
@@ -32,14 +32,14 @@ pub(super) const SWEEP_FILE: &str = "jobs.json";
 pub(crate) const SWEEP_JOB: &str = "sweep-job";
 
 /// What is needed to make a sweep again in another process.
-pub(super) struct Request<'a> {
-    pub(super) command: &'a Command,
+pub(super) struct LaunchRequest<'a> {
+    pub(super) command: &'a HydraCommand,
     pub(super) host: &'a Host,
     pub(super) uses_gpu: bool,
 }
 
 /// How jobs ended, by number.
-pub(super) struct Launched {
+pub(super) struct LaunchedJobs {
     /// Slurm's words, where there are any.
     pub(super) states: BTreeMap<usize, String>,
     pub(super) was_interrupted: bool,
@@ -49,11 +49,11 @@ pub(super) struct Launched {
 pub(super) fn launch(
     launcher: Launcher,
     multirun: &Multirun,
-    request: &Request<'_>,
+    request: &LaunchRequest<'_>,
     pending: &[usize],
     tell: &dyn Fn(&str),
-) -> Result<Launched, Failure> {
-    let keys = Keys::read(&multirun.master, &request.host.cwd)?;
+) -> Result<LaunchedJobs, Failure> {
+    let keys = LauncherKeys::read(&multirun.master, &request.host.cwd)?;
     if launcher == Launcher::SubmititLocal {
         keys.refuse_resources()?;
     }
@@ -62,7 +62,7 @@ pub(super) fn launch(
     } else {
         keys
     };
-    let mut launched = Launched {
+    let mut launched = LaunchedJobs {
         states: BTreeMap::new(),
         was_interrupted: false,
     };
@@ -113,9 +113,9 @@ fn not_complete(multirun: &Multirun, cwd: &Path, jobs: &[usize]) -> Result<Vec<u
 }
 
 fn write_jobs(
-    keys: &Keys,
+    keys: &LauncherKeys,
     multirun: &Multirun,
-    request: &Request<'_>,
+    request: &LaunchRequest<'_>,
     jobs: &[usize],
     attempt: u64,
 ) -> Result<PathBuf, Failure> {
@@ -134,7 +134,7 @@ fn program() -> Result<PathBuf, Failure> {
 }
 
 fn submit_to_slurm(
-    keys: &Keys,
+    keys: &LauncherKeys,
     file: &Path,
     jobs: &[usize],
     tell: &dyn Fn(&str),
@@ -161,13 +161,13 @@ pub(super) fn follow_submitted(
     multirun: &Multirun,
     interrupt: &mut Interrupt,
     tell: &dyn Fn(&str),
-) -> Result<Launched, Failure> {
-    let mut launched = Launched {
+) -> Result<LaunchedJobs, Failure> {
+    let mut launched = LaunchedJobs {
         states: BTreeMap::new(),
         was_interrupted: false,
     };
     if let Some(id) = &file.slurm_job {
-        let keys = Keys::read(&multirun.master, &file.cwd)?;
+        let keys = LauncherKeys::read(&multirun.master, &file.cwd)?;
         let submitted = Submitted {
             id: id.clone(),
             count: file.jobs.len(),
@@ -197,11 +197,11 @@ pub(super) fn is_in_queue(file: &JobsFile) -> Result<bool, Failure> {
 }
 
 fn follow_slurm(
-    keys: &Keys,
+    keys: &LauncherKeys,
     submitted: &Submitted,
     jobs: &[usize],
     interrupt: &mut Interrupt,
-    launched: &mut Launched,
+    launched: &mut LaunchedJobs,
     tell: &dyn Fn(&str),
 ) -> Result<(), Failure> {
     let followed = submitted.follow(interrupt, |place, state| {
@@ -225,11 +225,11 @@ fn follow_slurm(
 }
 
 fn here(
-    keys: &Keys,
+    keys: &LauncherKeys,
     file: &Path,
     jobs: &[usize],
     interrupt: &mut Interrupt,
-    launched: &mut Launched,
+    launched: &mut LaunchedJobs,
     tell: &dyn Fn(&str),
 ) -> Result<(), Failure> {
     let program = program()?;

@@ -1,9 +1,9 @@
 //! The script that `sbatch` gets, as submitit writes it.
 
-use super::keys::Keys;
+use super::keys::LauncherKeys;
 
 /// The text for `count` jobs that run `command`, a line of shell; one job is no array.
-pub(super) fn script(keys: &Keys, count: usize, command: &str) -> String {
+pub(super) fn script(keys: &LauncherKeys, count: usize, command: &str) -> String {
     let id = if count == 1 { "%j" } else { "%A_%a" };
     let folder = keys.folder.to_string_lossy().replace("%j", id);
     let log = |task: &str, end: &str| format!("{folder}/{id}_{task}_log.{end}");

@@ -5,7 +5,7 @@ use std::{
     fs, io,
     io::{BufRead as _, IsTerminal as _},
     os::unix::process::CommandExt as _,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
     thread,
     time::Duration,
@@ -13,11 +13,11 @@ use std::{
 
 use llmprof_capture::process::Interrupt;
 
-use super::{keys::Keys, script};
+use super::{keys::LauncherKeys, script};
 use crate::failure::Failure;
 
 const FIRST_POLL: Duration = Duration::from_millis(200);
-const LONGEST_POLL: Duration = Duration::from_secs(5);
+const POLL_MAX: Duration = Duration::from_secs(5);
 
 /// What became of the jobs of one submission, by place in the array.
 pub(super) struct Followed {
@@ -33,15 +33,16 @@ pub(super) struct Submitted {
 }
 
 /// Writes the script as submitit leaves it and hands it to `sbatch`.
-pub(super) fn submit(keys: &Keys, count: usize, command: &str) -> Result<Submitted, Failure> {
+pub(super) fn submit(
+    keys: &LauncherKeys,
+    count: usize,
+    command: &str,
+) -> Result<Submitted, Failure> {
     let folder = keys.shared_folder();
-    let failed = |path: &Path, error: io::Error| {
-        Failure::new(format!("cannot write {}: {error}", path.display()))
-    };
-    fs::create_dir_all(&folder).map_err(|error| failed(&folder, error))?;
+    fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
     let file = folder.join(format!(".submission_file_{}.sh", unique()));
     let text = script::script(keys, count, command);
-    fs::write(&file, text).map_err(|error| failed(&file, error))?;
+    fs::write(&file, text).map_err(|error| Failure::cannot_write(&file, &error))?;
     let said = call("sbatch", &[&file.to_string_lossy()])?;
     let id = job_id(&said).ok_or_else(|| {
         Failure::new(format!(
@@ -51,15 +52,15 @@ pub(super) fn submit(keys: &Keys, count: usize, command: &str) -> Result<Submitt
         .hint(format!("its script is {}", file.display()))
     })?;
     let own = keys.job_folder(&id);
-    fs::create_dir_all(&own).map_err(|error| failed(&own, error))?;
+    fs::create_dir_all(&own).map_err(|error| Failure::cannot_write(&own, &error))?;
     let kept = own.join(format!("{id}_submission.sh"));
-    fs::rename(&file, &kept).map_err(|error| failed(&kept, error))?;
+    fs::rename(&file, &kept).map_err(|error| Failure::cannot_write(&kept, &error))?;
     // submitit leaves a link where the file was; without it nothing is lost.
     let _ = std::os::unix::fs::symlink(&kept, &file);
     if count > 1 {
         for place in 0..count {
             let folder = keys.job_folder(&format!("{id}_{place}"));
-            fs::create_dir_all(&folder).map_err(|error| failed(&folder, error))?;
+            fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
         }
     }
     Ok(Submitted { id, count })
@@ -113,7 +114,7 @@ impl Submitted {
                 return Ok(followed);
             }
             thread::sleep(pause);
-            pause = (pause * 2).min(LONGEST_POLL);
+            pause = (pause * 2).min(POLL_MAX);
             if interrupt.stop_count() > 0 {
                 followed.was_interrupted = true;
                 self.offer_to_cancel()?;
@@ -215,7 +216,7 @@ fn missing(program: &str, error: &io::Error) -> Failure {
 }
 
 /// Where the logs of a job are.
-pub(super) fn log_file(keys: &Keys, submitted: &Submitted, place: usize) -> PathBuf {
+pub(super) fn log_file(keys: &LauncherKeys, submitted: &Submitted, place: usize) -> PathBuf {
     let name = submitted.name(place);
     keys.job_folder(&name).join(format!("{name}_0_log.err"))
 }

@@ -83,28 +83,12 @@ fn prepare(python: &Path, script: &Path, socket: &Path, device: &Path) -> Child 
     child
 }
 
-/// The interpreter, where it has what the worker needs and a torch with NVTX, which builds for the CPU alone lack.
-fn python() -> Option<PathBuf> {
+/// The interpreter. Its torch has NVTX, which builds for the CPU alone lack.
+fn python() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let path = std::env::var_os("LLMPROF_PYTHON")
         .map_or_else(|| root.join(".venv/bin/python"), PathBuf::from);
-    let path = std::path::absolute(path).unwrap();
-    let probe = "
-import importlib.util as u, os, runpy, sys
-torch, transformers = u.find_spec('torch'), u.find_spec('transformers')
-version = torch and os.path.join(os.path.dirname(torch.origin), 'version.py')
-sys.exit(not (transformers and version and runpy.run_path(version)['cuda']))";
-    let found = Command::new(&path).args(["-c", probe]).status();
-    if found.is_ok_and(|status| status.success()) {
-        return Some(path);
-    }
-    let required = std::env::var("LLMPROF_REQUIRE_PYTHON").is_ok_and(|value| value == "1");
-    assert!(
-        !required,
-        "{} has no transformers, or no torch that is built for CUDA",
-        path.display()
-    );
-    None
+    std::path::absolute(path).unwrap()
 }
 
 /// A run on that machine, in a folder of its own.
@@ -114,9 +98,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// `None` where there is no Python for it.
-    pub(crate) fn new() -> Option<Self> {
-        let built = built(&python()?);
+    pub(crate) fn new() -> Self {
+        let built = built(&python());
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("tiny.json"), TINY).unwrap();
         fs::create_dir(folder.path().join("counts")).unwrap();
@@ -135,7 +118,7 @@ impl Machine {
             .arg("workload.prompt_tokens=8")
             .arg(format!("infer.max_new_tokens={NEW_TOKENS}"))
             .arg("hydra.run.dir=out");
-        Some(Self { folder, command })
+        Self { folder, command }
     }
 
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
@@ -223,9 +206,9 @@ impl Ended {
     pub(crate) fn phase(&self, name: &str) -> Value {
         let analysis = self.json("analysis.json");
         let phases = analysis["phases"].as_array().unwrap();
-        let mut found = phases.iter().filter(|phase| phase["phase"] == name);
-        let phase = found.next().unwrap_or_else(|| panic!("no {name}")).clone();
-        assert!(found.next().is_none(), "{name} is there once");
+        let mut named = phases.iter().filter(|phase| phase["phase"] == name);
+        let phase = named.next().unwrap_or_else(|| panic!("no {name}")).clone();
+        assert!(named.next().is_none(), "{name} is there once");
         phase
     }
 
@@ -258,6 +241,6 @@ impl Ended {
 
     /// The wire files of the run.
     pub(crate) fn wire_files(&self) -> Vec<PathBuf> {
-        llmprof_record::import::wire::files(&self.path("cupti")).unwrap_or_default()
+        llmprof_record::import::wire::wire_files(&self.path("cupti")).unwrap_or_default()
     }
 }

@@ -1,6 +1,6 @@
 //! The syntax tree of a value with interpolations.
 
-use crate::grammar::{Element, Span};
+use crate::grammar::{Element, TextSpan};
 use crate::int::Int;
 
 /// A whole configuration value: text with interpolations in it.
@@ -9,37 +9,35 @@ use crate::int::Int;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Template {
     /// The parts, in order; never empty.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<TemplatePiece>,
 }
 
 /// A part of a text.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Piece {
+pub enum TemplatePiece {
     /// Text, unescaped. Two literals never follow one another.
     Literal(String),
-    /// `${…}`.
+    /// A `${…}` inside or around the text.
     Interpolation(Interpolation),
 }
 
-/// One `${…}`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Interpolation {
-    /// What it refers to.
-    pub target: Target,
+    pub target: InterpolationTarget,
     /// From `$` to `}` in the source.
-    pub span: Span,
+    pub span: TextSpan,
 }
 
 /// What an interpolation refers to.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Target {
+pub enum InterpolationTarget {
     /// `${a.b}`: another node. Joined, the pieces are the key, with its leading dots, dots and brackets; OmegaConf
     /// splits it only then, so a nested interpolation may itself contribute several levels.
-    Node(Vec<Piece>),
+    Node(Vec<TemplatePiece>),
     /// `${name:args}`: the result of a resolver.
     Resolver {
         /// The name; joined, the pieces include the dots.
-        name: Vec<Piece>,
+        name: Vec<TemplatePiece>,
         args: Vec<Argument>,
     },
 }
@@ -49,13 +47,13 @@ pub enum Target {
 pub struct Argument {
     pub value: Expression,
     /// Where it stands; empty for an argument left out, as in `${f:a,,b}`, which is the empty string.
-    pub span: Span,
+    pub span: TextSpan,
 }
 
 /// A value that may need interpolations resolved.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expression {
-    /// `null`, in any case.
+    /// `null` in any case: `Null` and `NULL` too.
     Null,
     /// `true` or `false`, in any case.
     Bool(bool),
@@ -66,10 +64,9 @@ pub enum Expression {
     /// A lone `${…}`, which keeps the type of its result.
     Interpolation(Box<Interpolation>),
     /// Unquoted text with interpolations, joined to a string.
-    Text(Vec<Piece>),
+    Text(Vec<TemplatePiece>),
     /// Quoted text, always a string; no pieces is the empty string.
-    Quoted(Vec<Piece>),
-    /// `[a,b]`.
+    Quoted(Vec<TemplatePiece>),
     List(Vec<Expression>),
     /// `{a:1}` in order of first appearance; keys are scalars, and of equal keys the last value counts.
     Dict(Vec<(Expression, Expression)>),

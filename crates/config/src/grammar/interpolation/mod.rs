@@ -4,7 +4,7 @@ mod ast;
 mod lexer;
 mod parser;
 
-pub use ast::{Argument, Expression, Interpolation, Piece, Target, Template};
+pub use ast::{Argument, Expression, Interpolation, InterpolationTarget, Template, TemplatePiece};
 pub use parser::{parse_element, parse_template};
 
 /// Whether OmegaConf would treat this string as an interpolation at all: it contains `${`, escaped or not.

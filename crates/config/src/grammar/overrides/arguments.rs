@@ -84,12 +84,12 @@ pub(super) type Parameter = (&'static str, &'static [Accepts]);
 
 /// The arguments of one call; quoted strings that stand alone are plain strings here.
 #[derive(Debug)]
-pub(super) struct Arguments {
+pub(super) struct CallArguments {
     positional: Vec<Element>,
     named: Vec<(String, Element)>,
 }
 
-impl Arguments {
+impl CallArguments {
     pub(super) fn new(positional: Vec<Element>, named: Vec<(String, Element)>) -> Self {
         let unquote = |element| match element {
             Element::Quoted(quoted) => Element::Str(quoted.text),

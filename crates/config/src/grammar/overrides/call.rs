@@ -1,38 +1,38 @@
 //! Calls: which functions there are.
 
-use super::arguments::Arguments;
+use super::arguments::CallArguments;
 use super::cast::{Cast, cast_call};
 use super::element::Element;
 use super::functions;
 use super::shuffle::Shuffle;
-use crate::grammar::{GrammarError, Span};
+use crate::grammar::{GrammarError, TextSpan};
 
 /// Every function, in alphabetical order.
 const FUNCTIONS: &str = "bool, choice, float, glob, int, interval, range, shuffle, sort, str, tag";
 
 /// A call with its arguments evaluated.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct FunctionCall {
     pub(super) name: String,
-    pub(super) name_span: Span,
+    pub(super) name_span: TextSpan,
     pub(super) positional: Vec<Element>,
     pub(super) named: Vec<(String, Element)>,
-    pub(super) span: Span,
+    pub(super) span: TextSpan,
 }
 
 /// The value of a call.
 pub(super) fn evaluate_call(
-    call: Call,
+    call: FunctionCall,
     shuffle: &mut dyn Shuffle,
 ) -> Result<Element, GrammarError> {
-    let Call {
+    let FunctionCall {
         name,
         name_span,
         positional,
         named,
         span,
     } = call;
-    let args = Arguments::new(positional, named);
+    let args = CallArguments::new(positional, named);
     let result = match name.as_str() {
         "int" => cast_call(Cast::Int, args),
         "float" => cast_call(Cast::Float, args),

@@ -1,6 +1,6 @@
 //! `int()`, `float()`, `str()` and `bool()`, which reach into containers and sweeps.
 
-use super::arguments::{Accepts, Arguments};
+use super::arguments::{Accepts, CallArguments};
 use super::element::Element;
 use super::element::sweep::{ChoiceSweep, IntervalSweep, Number, RangeSweep, Sweep};
 use super::functions::simple_choice;
@@ -18,7 +18,7 @@ pub(super) enum Cast {
 }
 
 /// A call of a cast: one value, positional or named, or several that make a sweep.
-pub(super) fn cast_call(cast: Cast, args: Arguments) -> Result<Element, String> {
+pub(super) fn cast_call(cast: Cast, args: CallArguments) -> Result<Element, String> {
     let (mut positional, [value]) = args.bind_variadic(Accepts::ANY, [("value", Accepts::ANY)])?;
     let value = value.filter(|value| *value != Element::Null);
     match (positional.len(), value) {

@@ -2,59 +2,39 @@
 
 use std::cmp::Ordering;
 
+use num_bigint::BigInt;
+
 /// The precision of Python's default context.
 const PRECISION_DIGITS: usize = 28;
 
-/// A finite decimal number: `±0.d₁d₂…` without leading zeros, times a power of ten.
+/// A finite decimal number: `coefficient` × 10^`exponent`. Zero has no sign, unlike Python's.
 #[derive(Debug, Clone)]
 pub(super) struct Decimal {
-    negative: bool,
-    /// Most significant first; empty for zero.
-    digits: Vec<u8>,
-    /// The power of ten of the last digit.
+    coefficient: BigInt,
     exponent: i32,
 }
 
 impl Decimal {
     pub(super) fn from_int(value: i128) -> Self {
-        Self::parse(&value.to_string())
+        Self {
+            coefficient: value.into(),
+            exponent: 0,
+        }
     }
 
     /// The exact value of a finite float: 1074 digits after the point always suffice.
     pub(super) fn from_float(value: f64) -> Self {
-        Self::parse(&format!("{value:.1074}"))
-    }
-
-    fn parse(text: &str) -> Self {
-        let (negative, text) = match text.strip_prefix('-') {
-            Some(rest) => (true, rest),
-            None => (false, text),
-        };
-        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-        let digits = whole.bytes().chain(fraction.bytes()).map(|b| b - b'0');
-        Self::new(negative, digits.collect(), -(fraction.len() as i32))
-    }
-
-    fn new(negative: bool, mut digits: Vec<u8>, mut exponent: i32) -> Self {
-        while digits.last() == Some(&0) {
-            digits.pop();
-            exponent += 1;
-        }
-        let leading = digits.iter().take_while(|&&digit| digit == 0).count();
-        digits.drain(..leading);
+        let text = format!("{value:.1074}");
+        let (whole, fraction) = text.split_once('.').expect("digits were asked for");
+        let fraction = fraction.trim_end_matches('0');
         Self {
-            negative,
-            // Zero has no digit whose place could matter; one form of it keeps comparison simple.
-            exponent: if digits.is_empty() { 0 } else { exponent },
-            digits,
+            coefficient: format!("{whole}{fraction}").parse().expect("digits"),
+            exponent: -(fraction.len() as i32),
         }
     }
 
     pub(super) fn to_f64(&self) -> f64 {
-        let digits: String = self.digits.iter().map(|&d| char::from(b'0' + d)).collect();
-        let sign = if self.negative { "-" } else { "" };
-        let digits = if digits.is_empty() { "0" } else { &digits };
-        format!("{sign}{digits}e{}", self.exponent)
+        format!("{}e{}", self.coefficient, self.exponent)
             .parse()
             .expect("digits and an exponent are a float")
     }
@@ -62,115 +42,33 @@ impl Decimal {
     /// The sum, rounded half to even.
     pub(super) fn add_rounded(&self, other: &Self) -> Self {
         let exponent = self.exponent.min(other.exponent);
-        let (mut a, mut b) = (self.scaled_digits(exponent), other.scaled_digits(exponent));
-        let length = a.len().max(b.len()) + 1;
-        pad_front(&mut a, length);
-        pad_front(&mut b, length);
-        let (negative, digits) = if self.negative == other.negative {
-            (self.negative, add_digits(&a, &b))
-        } else if a >= b {
-            (self.negative, subtract_digits(&a, &b))
-        } else {
-            (other.negative, subtract_digits(&b, &a))
+        let coefficient = self.coefficient_at(exponent) + other.coefficient_at(exponent);
+        let digits = coefficient.magnitude().to_string().len();
+        let dropped = digits.saturating_sub(PRECISION_DIGITS) as u32;
+        let unit = BigInt::from(10).pow(dropped);
+        let (kept, rest) = (&coefficient / &unit, &coefficient % &unit);
+        let away = match (rest.magnitude() * 2_u32).cmp(unit.magnitude()) {
+            Ordering::Less => false,
+            Ordering::Equal => kept.bit(0),
+            Ordering::Greater => true,
         };
-        let mut sum = Self::new(negative, digits, exponent);
-        // As in Python, opposite numbers add up to a positive zero.
-        sum.negative &= !sum.digits.is_empty() || self.negative == other.negative;
-        sum.round_to_precision()
+        let step = BigInt::from_biguint(coefficient.sign(), u8::from(away).into());
+        Self {
+            coefficient: kept + step,
+            exponent: exponent + dropped as i32,
+        }
     }
 
     pub(super) fn cmp(&self, other: &Self) -> Ordering {
-        let sign = |number: &Self| match (number.digits.is_empty(), number.negative) {
-            (true, _) => 0,
-            (false, true) => -1,
-            (false, false) => 1,
-        };
-        let magnitude = |number: &Self| {
-            let top = number.digits.len() as i32 + number.exponent;
-            (top, number.digits.clone())
-        };
-        sign(self).cmp(&sign(other)).then_with(|| {
-            let order = magnitude(self).cmp(&magnitude(other));
-            if sign(self) < 0 {
-                order.reverse()
-            } else {
-                order
-            }
-        })
+        let exponent = self.exponent.min(other.exponent);
+        self.coefficient_at(exponent)
+            .cmp(&other.coefficient_at(exponent))
     }
 
-    /// The digits as if the last one stood at `exponent`, which is not above ours.
-    fn scaled_digits(&self, exponent: i32) -> Vec<u8> {
-        let mut digits = self.digits.clone();
-        if !digits.is_empty() {
-            let zeros = (self.exponent - exponent).max(0) as usize;
-            digits.resize(digits.len() + zeros, 0);
-        }
-        digits
+    /// The coefficient for an `exponent` that is not above ours.
+    fn coefficient_at(&self, exponent: i32) -> BigInt {
+        &self.coefficient * BigInt::from(10).pow((self.exponent - exponent) as u32)
     }
-
-    fn round_to_precision(mut self) -> Self {
-        if self.digits.len() <= PRECISION_DIGITS {
-            return self;
-        }
-        let dropped = self.digits.split_off(PRECISION_DIGITS);
-        let exponent = self.exponent + dropped.len() as i32;
-        let beyond_half =
-            dropped[0] > 5 || (dropped[0] == 5 && dropped[1..].iter().any(|&d| d > 0));
-        let tie = dropped[0] == 5 && !beyond_half;
-        let odd = self.digits.last().is_some_and(|d| d % 2 == 1);
-        if beyond_half || (tie && odd) {
-            let mut one = vec![0; PRECISION_DIGITS + 1];
-            one[PRECISION_DIGITS] = 1;
-            pad_front(&mut self.digits, PRECISION_DIGITS + 1);
-            self.digits = add_digits(&self.digits, &one);
-        }
-        Self::new(self.negative, self.digits, exponent)
-    }
-}
-
-/// Zeros in front, up to `length` digits.
-fn pad_front(digits: &mut Vec<u8>, length: usize) {
-    let missing = length.saturating_sub(digits.len());
-    digits.splice(0..0, std::iter::repeat_n(0, missing));
-}
-
-/// Of numbers of one length, with room for the carry.
-fn add_digits(a: &[u8], b: &[u8]) -> Vec<u8> {
-    let mut carry = 0;
-    let mut out: Vec<u8> = a
-        .iter()
-        .zip(b)
-        .rev()
-        .map(|(a, b)| {
-            let total = a + b + carry;
-            carry = total / 10;
-            total % 10
-        })
-        .collect();
-    out.reverse();
-    out
-}
-
-/// Of numbers of one length, the larger first.
-fn subtract_digits(a: &[u8], b: &[u8]) -> Vec<u8> {
-    let mut borrow = 0;
-    let mut out: Vec<u8> = a
-        .iter()
-        .zip(b)
-        .rev()
-        .map(|(a, b)| {
-            let (total, taken) = if *a >= b + borrow {
-                (a - b - borrow, 0)
-            } else {
-                (a + 10 - b - borrow, 1)
-            };
-            borrow = taken;
-            total
-        })
-        .collect();
-    out.reverse();
-    out
 }
 
 #[cfg(test)]

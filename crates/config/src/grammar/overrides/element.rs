@@ -8,7 +8,7 @@ use crate::int::Int;
 /// A parsed element; functions are already evaluated.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Element {
-    /// `null`, in any case.
+    /// `null` in any case: `Null` and `NULL` too.
     Null,
     /// `true` or `false`, in any case.
     Bool(bool),
@@ -17,9 +17,7 @@ pub enum Element {
     Float(f64),
     /// Text that had no quotes, unescaped; an interpolation is such text too.
     Str(String),
-    /// Text that had quotes.
     Quoted(QuotedString),
-    /// `[a,b]`.
     List(Vec<Element>),
     /// `{a:1}` in order of first appearance; keys are scalars, and of equal keys the last value counts.
     Dict(Vec<(Element, Element)>),
@@ -30,9 +28,7 @@ pub enum Element {
 /// The quote around a [`QuotedString`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Quote {
-    /// `'`
     Single,
-    /// `"`
     Double,
 }
 

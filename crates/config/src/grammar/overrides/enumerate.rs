@@ -82,7 +82,6 @@ impl RangeSweep {
         }
     }
 
-    /// Every number, in order.
     pub fn numbers(&self) -> Result<Vec<Element>, String> {
         if let (Number::Int(start), Number::Int(stop), Number::Int(step)) =
             (self.start, self.stop, self.step)
@@ -105,6 +104,10 @@ impl RangeSweep {
         if step.is_infinite() {
             return Ok(vec![Element::Float(start)]);
         }
+        // Each sum of decimals takes a microsecond. The loop counts exactly; the quotients are rounded.
+        if stop / step - start / step > (MAX_NUMBERS + 1) as f64 {
+            return Err(too_many());
+        }
         self.float_values(step > 0.0)
     }
 
@@ -123,13 +126,16 @@ impl RangeSweep {
         } else {
             Ordering::Greater
         };
+        // The start as it is given: it may be a negative zero.
+        let mut value = self.start.to_f64();
         let mut numbers = Vec::new();
         while at.cmp(&stop) == ahead {
             if numbers.len() == MAX_NUMBERS {
                 return Err(too_many());
             }
-            numbers.push(Element::Float(at.to_f64()));
+            numbers.push(Element::Float(value));
             at = at.add_rounded(&step);
+            value = at.to_f64();
         }
         Ok(numbers)
     }
@@ -203,5 +209,27 @@ impl Glob {
             }
         }
         Ok(kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(start: f64, stop: f64, step: f64) -> Result<usize, String> {
+        let [start, stop, step] = [start, stop, step].map(Number::Float);
+        RangeSweep::new(start, stop, step)
+            .numbers()
+            .map(|numbers| numbers.len())
+    }
+
+    #[test]
+    fn ranges_of_floats_are_counted_before_they_are_listed() {
+        for (start, stop, step) in [(1.0, 1e300, 1e-300), (1.0, -1e300, -1e-3), (0.0, 2e6, 1.0)] {
+            assert_eq!(count(start, stop, step), Err(too_many()), "{start}");
+        }
+        // Their distance is beyond any float. Rounded to 28 digits, the third is short of the stop, as in Python.
+        assert_eq!(count(-1e308, 1e308, 1e308), Ok(3));
+        assert_eq!(count(1e308, -1e308, -1e308), Ok(3));
     }
 }

@@ -67,17 +67,17 @@ fn in_set(members: &[char], c: char) -> bool {
         _ => (false, members),
     };
     let mut at = 0;
-    let mut found = false;
+    let mut is_member = false;
     while at < members.len() {
         if let [low, '-', high, ..] = members[at..] {
-            found |= (low..=high).contains(&c);
+            is_member |= (low..=high).contains(&c);
             at += 3;
         } else {
-            found |= members[at] == c;
+            is_member |= members[at] == c;
             at += 1;
         }
     }
-    found != negated
+    is_member != negated
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The functions that make and change sweeps.
 
-use super::arguments::{Accepts, Arguments};
+use super::arguments::{Accepts, CallArguments};
 use super::element::Element;
 use super::element::sweep::{ChoiceSweep, Glob, IntervalSweep, Number, RangeSweep, Sweep};
 use super::order;
@@ -20,8 +20,7 @@ const SORTABLE: &[Accepts] = &[
     Accepts::Range,
 ];
 
-/// `choice(a,b)`
-pub(super) fn eval_choice(args: Arguments) -> Result<Element, String> {
+pub(super) fn eval_choice(args: CallArguments) -> Result<Element, String> {
     const KINDS: &[Accepts] = &[
         Accepts::Str,
         Accepts::Int,
@@ -46,8 +45,7 @@ pub(super) fn eval_choice(args: Arguments) -> Result<Element, String> {
     }
 }
 
-/// `range(stop)`, `range(start,stop)`, `range(start,stop,step)`
-pub(super) fn eval_range(args: Arguments) -> Result<Element, String> {
+pub(super) fn eval_range(args: CallArguments) -> Result<Element, String> {
     let [start, stop, step] = args.bind_fixed(
         [
             ("start", NUMBER),
@@ -66,8 +64,7 @@ pub(super) fn eval_range(args: Arguments) -> Result<Element, String> {
     ))))
 }
 
-/// `interval(start,end)`
-pub(super) fn eval_interval(args: Arguments) -> Result<Element, String> {
+pub(super) fn eval_interval(args: CallArguments) -> Result<Element, String> {
     let [start, end] = args.bind_fixed([("start", NUMBER), ("end", NUMBER)], 2)?;
     let float = |element: Option<Element>| match element {
         Some(Element::Int(value)) if value.to_f64().is_infinite() => {
@@ -84,8 +81,7 @@ pub(super) fn eval_interval(args: Arguments) -> Result<Element, String> {
     })))
 }
 
-/// `glob(include,exclude)`
-pub(super) fn eval_glob(args: Arguments) -> Result<Element, String> {
+pub(super) fn eval_glob(args: CallArguments) -> Result<Element, String> {
     let [include, exclude] = args.bind_fixed(
         [
             ("include", &[Accepts::List, Accepts::Str]),
@@ -104,8 +100,7 @@ pub(super) fn eval_glob(args: Arguments) -> Result<Element, String> {
     })))
 }
 
-/// `tag(name,…,sweep)`
-pub(super) fn eval_tag(args: Arguments) -> Result<Element, String> {
+pub(super) fn eval_tag(args: CallArguments) -> Result<Element, String> {
     const SWEEPS: &[Accepts] = &[
         Accepts::Str,
         Accepts::Choice,
@@ -139,8 +134,10 @@ pub(super) fn eval_tag(args: Arguments) -> Result<Element, String> {
     Ok(Element::Sweep(sweep))
 }
 
-/// `shuffle(a,b)`, `shuffle([…])`, `shuffle(sweep)`
-pub(super) fn eval_shuffle(args: Arguments, shuffle: &mut dyn Shuffle) -> Result<Element, String> {
+pub(super) fn eval_shuffle(
+    args: CallArguments,
+    shuffle: &mut dyn Shuffle,
+) -> Result<Element, String> {
     let (mut positional, [sweep, list]) = args.bind_variadic(
         SORTABLE,
         [("sweep", OPTIONAL_SWEEP), ("list", OPTIONAL_LIST)],
@@ -168,7 +165,7 @@ pub(super) fn eval_shuffle(args: Arguments, shuffle: &mut dyn Shuffle) -> Result
 }
 
 /// `sort(a,b)`, `sort([…])`, `sort(sweep)`, each with `reverse=true`
-pub(super) fn eval_sort(args: Arguments) -> Result<Element, String> {
+pub(super) fn eval_sort(args: CallArguments) -> Result<Element, String> {
     let (mut positional, [sweep, list, reverse]) = args.bind_variadic(
         SORTABLE,
         [

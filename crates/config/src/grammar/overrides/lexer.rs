@@ -1,7 +1,7 @@
 //! Tokens of an override: a key up to the first `=`, then a value.
 
-use crate::grammar::token::{self, Kind, Lexer};
-use crate::grammar::{GrammarError, Span, lexeme};
+use crate::grammar::token::{self, GrammarTokenKind, Lexer};
+use crate::grammar::{GrammarError, TextSpan, lexeme};
 
 /// In the key, or behind its `=`.
 #[derive(Default)]
@@ -10,31 +10,31 @@ pub(super) struct OverrideLexer {
 }
 
 impl Lexer for OverrideLexer {
-    fn next_token(&mut self, rest: &str) -> Option<(Kind, usize)> {
+    fn next_token(&mut self, rest: &str) -> Option<(GrammarTokenKind, usize)> {
         if self.in_value {
             return value_token(rest);
         }
         let token = key_token(rest);
-        self.in_value = matches!(token, Some((Kind::Equal, _)));
+        self.in_value = matches!(token, Some((GrammarTokenKind::Equal, _)));
         token
     }
 
     fn explain_invalid(&self, source: &str, at: usize) -> GrammarError {
-        let found = source[at..].chars().next().unwrap_or_default();
-        let span = Span::new(at, at + found.len_utf8());
-        match found {
+        let character = source[at..].chars().next().unwrap_or_default();
+        let span = TextSpan::new(at, at + character.len_utf8());
+        match character {
             quote @ ('"' | '\'') if self.in_value => GrammarError::UnterminatedQuote {
                 quote,
-                span: Span::new(at, source.len()),
+                span: TextSpan::new(at, source.len()),
             },
             _ if self.in_value => GrammarError::UnexpectedCharacter {
-                found,
+                found: character,
                 place: "in an unquoted value",
                 hint: "put the value in quotes",
                 span,
             },
             _ => GrammarError::UnexpectedCharacter {
-                found,
+                found: character,
                 place: "here in a key",
                 hint: "a key is words of letters, digits, `_`, `-` and `$` with `.` between, or a group with `/`",
                 span,
@@ -43,21 +43,21 @@ impl Lexer for OverrideLexer {
     }
 }
 
-fn key_token(rest: &str) -> Option<(Kind, usize)> {
+fn key_token(rest: &str) -> Option<(GrammarTokenKind, usize)> {
     let bytes = rest.as_bytes();
     let kind = match bytes.first()? {
-        b'=' => return Some((Kind::Equal, 1 + lexeme::blanks_len(&bytes[1..]))),
-        b'~' => Kind::Tilde,
-        b'+' => Kind::Plus,
-        b'@' => Kind::At,
-        b':' => Kind::Colon,
-        b'/' => Kind::Slash,
+        b'=' => return Some((GrammarTokenKind::Equal, 1 + lexeme::blanks_len(&bytes[1..]))),
+        b'~' => GrammarTokenKind::Tilde,
+        b'+' => GrammarTokenKind::Plus,
+        b'@' => GrammarTokenKind::At,
+        b':' => GrammarTokenKind::Colon,
+        b'/' => GrammarTokenKind::Slash,
         _ => return key_word(bytes),
     };
     Some((kind, 1))
 }
 
-fn key_word(rest: &[u8]) -> Option<(Kind, usize)> {
+fn key_word(rest: &[u8]) -> Option<(GrammarTokenKind, usize)> {
     let special = |rest: &[u8]| match rest.first() {
         Some(b) if b.is_ascii_alphabetic() || matches!(b, b'_' | b'$') => {
             lexeme::leading_count(rest, |b| {
@@ -76,39 +76,39 @@ fn key_word(rest: &[u8]) -> Option<(Kind, usize)> {
         }
     }
     if end > first {
-        Some((Kind::DotPath, end))
+        Some((GrammarTokenKind::DotPath, end))
     } else if first == 0 || special(rest) == 0 {
         None
     } else if lexeme::id_len(rest) == first {
-        Some((Kind::Id, first))
+        Some((GrammarTokenKind::Id, first))
     } else {
-        Some((Kind::Special, first))
+        Some((GrammarTokenKind::Special, first))
     }
 }
 
-fn value_token(rest: &str) -> Option<(Kind, usize)> {
+fn value_token(rest: &str) -> Option<(GrammarTokenKind, usize)> {
     let bytes = rest.as_bytes();
     if let Some(token) = punctuation_token(bytes).or_else(|| token::punctuation_lexeme(bytes)) {
         return Some(token);
     }
     match bytes.first()? {
-        b'"' | b'\'' => quoted_len(bytes).map(|length| (Kind::Quoted, length)),
+        b'"' | b'\'' => quoted_len(bytes).map(|length| (GrammarTokenKind::Quoted, length)),
         b'$' if interpolation_len(bytes) > 0 => {
-            Some((Kind::Interpolation, interpolation_len(bytes)))
+            Some((GrammarTokenKind::Interpolation, interpolation_len(bytes)))
         }
         _ => token::plain_token(rest),
     }
 }
 
 /// The punctuation of calls, with the blanks around it.
-fn punctuation_token(rest: &[u8]) -> Option<(Kind, usize)> {
+fn punctuation_token(rest: &[u8]) -> Option<(GrammarTokenKind, usize)> {
     let before = lexeme::blanks_len(rest);
     let end = before + 1;
     let with_blanks = |kind| Some((kind, end + lexeme::blanks_len(&rest[end..])));
     match rest.get(before)? {
-        b'(' => with_blanks(Kind::ParenOpen),
-        b')' => Some((Kind::ParenClose, end)),
-        b'=' => with_blanks(Kind::Equal),
+        b'(' => with_blanks(GrammarTokenKind::ParenOpen),
+        b')' => Some((GrammarTokenKind::ParenClose, end)),
+        b'=' => with_blanks(GrammarTokenKind::Equal),
         _ => None,
     }
 }

@@ -20,18 +20,18 @@ pub use element::{Element, Quote, QuotedString};
 pub use parser::parse_override;
 pub use shuffle::{KeepOrder, SeededShuffle, Shuffle};
 
-use crate::grammar::{GrammarError, Span};
+use crate::grammar::{GrammarError, TextSpan};
 
 /// What an override does to its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OverrideKind {
-    /// `key=value`
+    /// `key=value`: the key must exist, or be a group of the defaults list.
     Change,
-    /// `+key=value`
+    /// `+key=value`: the key must not exist yet.
     Add,
-    /// `++key=value`
+    /// `++key=value`: sets the key whether it exists or not.
     ForceAdd,
-    /// `~key` or `~key=value`
+    /// `~key`, or `~key=value` to delete it only while it has that value.
     Delete,
 }
 
@@ -162,7 +162,7 @@ impl Override {
     fn not_applicable(&self, reason: &str) -> GrammarError {
         GrammarError::NotApplicable {
             reason: reason.to_owned(),
-            span: Span::new(0, self.input_line.len()),
+            span: TextSpan::new(0, self.input_line.len()),
         }
     }
 }

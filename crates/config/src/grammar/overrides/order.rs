@@ -17,7 +17,7 @@ impl Element {
                 a.len() == b.len()
                     && a.iter().all(|(key, value)| {
                         b.iter()
-                            .any(|(other, found)| other.equals(key) && found.equals(value))
+                            .any(|(other_key, other)| other_key.equals(key) && other.equals(value))
                     })
             }
             _ if self.is_number() && other.is_number() => {

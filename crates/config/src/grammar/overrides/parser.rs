@@ -1,6 +1,6 @@
 //! Recursive descent over the tokens of one override.
 
-use super::call::{self, Call};
+use super::call::{self, FunctionCall};
 use super::element::Element;
 use super::element::sweep::{ChoiceSweep, Sweep};
 use super::lexer::OverrideLexer;
@@ -8,31 +8,31 @@ use super::primitive;
 use super::shuffle::Shuffle;
 use super::{Override, OverrideKind};
 use crate::grammar::GrammarError;
-use crate::grammar::token::{Cursor, Kind};
+use crate::grammar::token::{GrammarTokenKind, TokenCursor};
 
 /// Parses one override, such as `+db.port=choice(1,2)`.
 ///
 /// `shuffle` decides the order that `shuffle([…])` gives a list; a shuffled sweep is put in order only when it is
 /// enumerated.
 pub fn parse_override(line: &str, shuffle: &mut dyn Shuffle) -> Result<Override, GrammarError> {
-    let mut parser = Parser {
-        tokens: Cursor::new(line, "override", OverrideLexer::default()),
+    let mut parser = OverrideParser {
+        tokens: TokenCursor::new(line, "override", OverrideLexer::default()),
         shuffle,
     };
     parser.whole_override()
 }
 
-struct Parser<'a> {
-    tokens: Cursor<'a>,
+struct OverrideParser<'a> {
+    tokens: TokenCursor<'a>,
     shuffle: &'a mut dyn Shuffle,
 }
 
-impl Parser<'_> {
+impl OverrideParser<'_> {
     fn whole_override(&mut self) -> Result<Override, GrammarError> {
-        let kind = if self.tokens.consume_if(&Kind::Tilde) {
+        let kind = if self.tokens.consume_if(&GrammarTokenKind::Tilde) {
             OverrideKind::Delete
-        } else if self.tokens.consume_if(&Kind::Plus) {
-            if self.tokens.consume_if(&Kind::Plus) {
+        } else if self.tokens.consume_if(&GrammarTokenKind::Plus) {
+            if self.tokens.consume_if(&GrammarTokenKind::Plus) {
                 OverrideKind::ForceAdd
             } else {
                 OverrideKind::Add
@@ -43,13 +43,14 @@ impl Parser<'_> {
         let key_or_group = self.package_or_group()?;
         let package = self
             .tokens
-            .consume_if(&Kind::At)
+            .consume_if(&GrammarTokenKind::At)
             .then(|| self.parse_package());
-        let element = if kind == OverrideKind::Delete && *self.tokens.kind() == Kind::End {
-            None
-        } else {
-            Some(self.parse_assignment(package.is_some())?)
-        };
+        let element =
+            if kind == OverrideKind::Delete && *self.tokens.kind() == GrammarTokenKind::End {
+                None
+            } else {
+                Some(self.parse_assignment(package.is_some())?)
+            };
         Ok(Override {
             kind,
             key_or_group,
@@ -60,23 +61,23 @@ impl Parser<'_> {
     }
 
     fn parse_assignment(&mut self, has_package: bool) -> Result<Element, GrammarError> {
-        if !self.tokens.consume_if(&Kind::Equal) {
+        if !self.tokens.consume_if(&GrammarTokenKind::Equal) {
             return Err(self.tokens.unexpected(match self.tokens.kind() {
-                Kind::Colon if has_package => {
+                GrammarTokenKind::Colon if has_package => {
                     "`=` (the form `group@from:to` is no longer supported)"
                 }
-                Kind::At => "`=` (a key has at most one `@package`)",
+                GrammarTokenKind::At => "`=` (a key has at most one `@package`)",
                 _ => "`=` after the key",
             }));
         }
-        if *self.tokens.kind() == Kind::End {
+        if *self.tokens.kind() == GrammarTokenKind::End {
             return Ok(Element::Str(String::new()));
         }
         let mut elements = vec![self.parse_element()?];
-        while self.tokens.consume_if(&Kind::Comma) {
+        while self.tokens.consume_if(&GrammarTokenKind::Comma) {
             elements.push(self.parse_element()?);
         }
-        if *self.tokens.kind() != Kind::End {
+        if *self.tokens.kind() != GrammarTokenKind::End {
             return Err(self.tokens.unexpected(self.expected_after_element()));
         }
         if elements.len() > 1 {
@@ -92,28 +93,34 @@ impl Parser<'_> {
     fn expected_after_element(&self) -> &'static str {
         let nested = self.tokens.previous_token().is_some_and(|token| {
             let text = token.span.slice_of(self.tokens.source());
-            token.kind == Kind::Interpolation && text[2..].contains("${")
+            token.kind == GrammarTokenKind::Interpolation && text[2..].contains("${")
         });
         match self.tokens.kind() {
-            Kind::BraceClose if nested => {
+            GrammarTokenKind::BraceClose if nested => {
                 "the end of the value (quote a value that nests interpolations)"
             }
-            Kind::Equal => "`,` or the end of the value (quote a value that contains `=`)",
-            Kind::ParenOpen => "`,` or the end of the value (quote a value that contains `(`)",
-            Kind::Quoted => "`,` or the end of the value (quote the value as a whole)",
+            GrammarTokenKind::Equal => {
+                "`,` or the end of the value (quote a value that contains `=`)"
+            }
+            GrammarTokenKind::ParenOpen => {
+                "`,` or the end of the value (quote a value that contains `(`)"
+            }
+            GrammarTokenKind::Quoted => "`,` or the end of the value (quote the value as a whole)",
             _ => "`,` or the end of the value",
         }
     }
 
     fn package_or_group(&mut self) -> Result<String, GrammarError> {
-        if *self.tokens.kind() != Kind::Id || self.tokens.next_kind() != Some(&Kind::Slash) {
+        if *self.tokens.kind() != GrammarTokenKind::Id
+            || self.tokens.next_kind() != Some(&GrammarTokenKind::Slash)
+        {
             return Ok(self.parse_package());
         }
         let start = self.tokens.span();
         let mut end = start;
         self.tokens.advance();
-        while self.tokens.consume_if(&Kind::Slash) {
-            if *self.tokens.kind() != Kind::Id {
+        while self.tokens.consume_if(&GrammarTokenKind::Slash) {
+            if *self.tokens.kind() != GrammarTokenKind::Id {
                 return Err(self
                     .tokens
                     .unexpected("the name of a config group after `/`"));
@@ -130,7 +137,7 @@ impl Parser<'_> {
     /// A dotted path, a word, or nothing.
     fn parse_package(&mut self) -> String {
         match self.tokens.kind() {
-            Kind::Id | Kind::Special | Kind::DotPath => {
+            GrammarTokenKind::Id | GrammarTokenKind::Special | GrammarTokenKind::DotPath => {
                 let text = self.tokens.text().to_owned();
                 self.tokens.advance();
                 text
@@ -142,10 +149,14 @@ impl Parser<'_> {
     fn parse_element(&mut self) -> Result<Element, GrammarError> {
         self.tokens.enter_level()?;
         let element = match self.tokens.kind() {
-            Kind::BracketOpen => self.parse_list(),
-            Kind::BraceOpen => self.parse_dict(),
-            Kind::Id if self.tokens.next_kind() == Some(&Kind::ParenOpen) => self.parse_function(),
-            Kind::Quoted => {
+            GrammarTokenKind::BracketOpen => self.parse_list(),
+            GrammarTokenKind::BraceOpen => self.parse_dict(),
+            GrammarTokenKind::Id
+                if self.tokens.next_kind() == Some(&GrammarTokenKind::ParenOpen) =>
+            {
+                self.parse_function()
+            }
+            GrammarTokenKind::Quoted => {
                 let quoted = primitive::unquote_token(self.tokens.text());
                 self.tokens.advance();
                 Ok(Element::Quoted(quoted))
@@ -153,7 +164,10 @@ impl Parser<'_> {
             _ => self.parse_primitive(
                 |kind| {
                     primitive::in_dict_key(kind)
-                        || matches!(kind, Kind::Colon | Kind::Interpolation)
+                        || matches!(
+                            kind,
+                            GrammarTokenKind::Colon | GrammarTokenKind::Interpolation
+                        )
                 },
                 "a value",
             ),
@@ -164,7 +178,7 @@ impl Parser<'_> {
 
     fn parse_primitive(
         &mut self,
-        accept: impl Fn(&Kind) -> bool,
+        accept: impl Fn(&GrammarTokenKind) -> bool,
         expected: &'static str,
     ) -> Result<Element, GrammarError> {
         let source = self.tokens.source();
@@ -177,46 +191,48 @@ impl Parser<'_> {
     fn parse_list(&mut self) -> Result<Element, GrammarError> {
         self.tokens.advance();
         let mut items = Vec::new();
-        if self.tokens.consume_if(&Kind::BracketClose) {
+        if self.tokens.consume_if(&GrammarTokenKind::BracketClose) {
             return Ok(Element::List(items));
         }
         loop {
             items.push(self.parse_element()?);
-            if self.tokens.consume_if(&Kind::BracketClose) {
+            if self.tokens.consume_if(&GrammarTokenKind::BracketClose) {
                 return Ok(Element::List(items));
             }
             self.tokens
-                .expect(&Kind::Comma, "`,` or `]` in this list")?;
+                .expect(&GrammarTokenKind::Comma, "`,` or `]` in this list")?;
         }
     }
 
     fn parse_dict(&mut self) -> Result<Element, GrammarError> {
         self.tokens.advance();
         let mut pairs: Vec<(Element, Element)> = Vec::new();
-        if self.tokens.consume_if(&Kind::BraceClose) {
+        if self.tokens.consume_if(&GrammarTokenKind::BraceClose) {
             return Ok(Element::Dict(pairs));
         }
         loop {
             let key =
                 self.parse_primitive(primitive::in_dict_key, "an unquoted key of this dictionary")?;
-            self.tokens
-                .expect(&Kind::Colon, "`:` after the key of a dictionary")?;
+            self.tokens.expect(
+                &GrammarTokenKind::Colon,
+                "`:` after the key of a dictionary",
+            )?;
             let value = self.parse_element()?;
             match pairs.iter_mut().find(|(known, _)| known.equals(&key)) {
                 Some((_, slot)) => *slot = value,
                 None => pairs.push((key, value)),
             }
-            if self.tokens.consume_if(&Kind::BraceClose) {
+            if self.tokens.consume_if(&GrammarTokenKind::BraceClose) {
                 return Ok(Element::Dict(pairs));
             }
             self.tokens
-                .expect(&Kind::Comma, "`,` or `}` in this dictionary")?;
+                .expect(&GrammarTokenKind::Comma, "`,` or `}` in this dictionary")?;
         }
     }
 
     fn parse_function(&mut self) -> Result<Element, GrammarError> {
         let name_span = self.tokens.span();
-        let mut call = Call {
+        let mut call = FunctionCall {
             name: self.tokens.text().to_owned(),
             name_span,
             positional: Vec::new(),
@@ -225,23 +241,25 @@ impl Parser<'_> {
         };
         self.tokens.advance();
         self.tokens.advance();
-        if !self.tokens.consume_if(&Kind::ParenClose) {
+        if !self.tokens.consume_if(&GrammarTokenKind::ParenClose) {
             loop {
                 self.parse_argument(&mut call)?;
-                if self.tokens.consume_if(&Kind::ParenClose) {
+                if self.tokens.consume_if(&GrammarTokenKind::ParenClose) {
                     break;
                 }
                 self.tokens
-                    .expect(&Kind::Comma, "`,` or `)` in this call")?;
+                    .expect(&GrammarTokenKind::Comma, "`,` or `)` in this call")?;
             }
         }
         call.span = self.tokens.span_from(name_span);
         call::evaluate_call(call, self.shuffle)
     }
 
-    fn parse_argument(&mut self, call: &mut Call) -> Result<(), GrammarError> {
+    fn parse_argument(&mut self, call: &mut FunctionCall) -> Result<(), GrammarError> {
         let start = self.tokens.span();
-        if *self.tokens.kind() == Kind::Id && self.tokens.next_kind() == Some(&Kind::Equal) {
+        if *self.tokens.kind() == GrammarTokenKind::Id
+            && self.tokens.next_kind() == Some(&GrammarTokenKind::Equal)
+        {
             let name = self.tokens.text().to_owned();
             self.tokens.advance();
             self.tokens.advance();

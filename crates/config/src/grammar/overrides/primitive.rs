@@ -2,17 +2,23 @@
 
 use super::element::{Element, Quote, QuotedString};
 use crate::grammar::lexeme::Plain;
-use crate::grammar::token::{Kind, Token, unescaped_text};
+use crate::grammar::token::{GrammarToken, GrammarTokenKind, unescaped_text};
 use crate::grammar::{GrammarError, number};
 
 /// Whether a token may be part of an unquoted dictionary key; values also take colons and interpolations.
-pub(super) fn in_dict_key(kind: &Kind) -> bool {
-    matches!(kind, Kind::Id | Kind::Escape | Kind::Plain(_))
+pub(super) fn in_dict_key(kind: &GrammarTokenKind) -> bool {
+    matches!(
+        kind,
+        GrammarTokenKind::Id | GrammarTokenKind::Escape | GrammarTokenKind::Plain(_)
+    )
 }
 
 /// The scalar that adjacent tokens make: a single one keeps its type, several are text.
-pub(super) fn evaluate_primitive(source: &str, tokens: &[Token]) -> Result<Element, GrammarError> {
-    let is_blank = |token: &Token| token.kind == Kind::Plain(Plain::Blank);
+pub(super) fn evaluate_primitive(
+    source: &str,
+    tokens: &[GrammarToken],
+) -> Result<Element, GrammarError> {
+    let is_blank = |token: &GrammarToken| token.kind == GrammarTokenKind::Plain(Plain::Blank);
     let leading = usize::from(tokens.first().is_some_and(is_blank));
     let trailing = usize::from(tokens.last().is_some_and(is_blank));
     let Some(tokens) = tokens.get(leading..tokens.len() - trailing) else {
@@ -29,8 +35,8 @@ pub(super) fn evaluate_primitive(source: &str, tokens: &[Token]) -> Result<Eleme
     Ok(Element::Str(parts.collect()))
 }
 
-fn evaluate_token(source: &str, token: &Token) -> Result<Element, GrammarError> {
-    let Kind::Plain(kind) = token.kind else {
+fn evaluate_token(source: &str, token: &GrammarToken) -> Result<Element, GrammarError> {
+    let GrammarTokenKind::Plain(kind) = token.kind else {
         return Ok(Element::Str(unescaped_text(source, token).into_owned()));
     };
     let text = token.span.slice_of(source);

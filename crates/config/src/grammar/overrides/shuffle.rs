@@ -22,7 +22,6 @@ pub struct SeededShuffle {
 }
 
 impl SeededShuffle {
-    /// The orders of `seed`.
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }

@@ -1,7 +1,7 @@
 //! Options chosen by interpolation, such as `joint: ${model}_${dataset}`.
 
 use super::TreeBuilder;
-use crate::hydra::element::{Choice, Element};
+use crate::hydra::element::{Element, GroupChoice};
 use crate::hydra::error::Error;
 use crate::node::{Node, Value};
 
@@ -20,9 +20,9 @@ impl TreeBuilder<'_> {
                 Some(choice) => {
                     let mut entry = Node::empty_dict();
                     let value = match choice {
-                        Choice::Null => Value::Null,
-                        Choice::Name(name) => Value::from(name.as_str()),
-                        Choice::Options(options) => options
+                        GroupChoice::Null => Value::Null,
+                        GroupChoice::Name(name) => Value::from(name.as_str()),
+                        GroupChoice::Options(options) => options
                             .iter()
                             .map(|o| Node::new(o.as_str()))
                             .collect::<Vec<_>>()

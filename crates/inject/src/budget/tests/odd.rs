@@ -13,7 +13,7 @@ fn armed_budget() -> (Budget, i64) {
     let budget = Budget::new(20_000, false).unwrap();
     let mut now = 1_000_000 * MS;
     begin(&budget, now);
-    while !matches!(budget.state.lock().unwrap().phase, Phase::Armed(_)) {
+    while !matches!(budget.state.lock().unwrap().phase, BudgetPhase::Armed(_)) {
         budget.range_begins(b"step", now, QUIET);
         budget.range_ends(b"step", (now, now + 20 * MS), Some(false));
         now += 20 * MS;
@@ -45,7 +45,7 @@ fn simulate_threads(threads: usize) -> f64 {
     let start = sys::now_ns();
     begin(&budget, start);
     let mut switches = Switches::default();
-    let (mut now, mut on, mut recorded) = (start, false, of(0.0));
+    let (mut now, mut on, mut recorded) = (start, false, recorded_launches(0.0));
     let mut begun = vec![None; threads];
     // A thread does something every millisecond, one after the other.
     for turn in 0_usize.. {
@@ -77,7 +77,7 @@ fn simulate_threads(threads: usize) -> f64 {
             now += 50 * 2500 / threads as i64;
         }
         if turn % 40 == 0 {
-            let mut nothing = of(0.0);
+            let mut nothing = recorded_launches(0.0);
             let counted = if on { &mut nothing } else { &mut recorded };
             to = budget.tick((now, now), counted, switches, true).or(to);
         }
@@ -130,10 +130,10 @@ fn the_time_of_a_step_earns_once() {
     budget.state.lock().unwrap().credit.amount = 0.0;
     let off = Switches::default();
     now += STEPS_STOPPED_AFTER_NS;
-    budget.tick((now, now), &mut of(0.0), off, false);
+    budget.tick((now, now), &mut recorded_launches(0.0), off, false);
     assert_eq!(budget.state.lock().unwrap().credit.amount, 0.0);
     now += 20 * MS;
-    budget.tick((now, now), &mut of(0.0), off, false);
+    budget.tick((now, now), &mut recorded_launches(0.0), off, false);
     budget.range_ends(b"step", (now - 20 * MS, now), Some(false));
     assert_eq!(budget.state.lock().unwrap().credit.amount, 0.02 * 20e6);
 }
@@ -156,10 +156,16 @@ fn a_step_that_does_not_end_is_none() {
         ..Switches::default()
     };
     now += 4 * STEP_WAIT_MAX_NS - 1;
-    assert_eq!(budget.tick((now, now), &mut of(0.0), on, true), None);
+    assert_eq!(
+        budget.tick((now, now), &mut recorded_launches(0.0), on, true),
+        None
+    );
     assert_eq!(budget.next_change(), Some(now + 1));
     now += 1;
-    assert_eq!(budget.tick((now, now), &mut of(0.0), on, true), Some(false));
+    assert_eq!(
+        budget.tick((now, now), &mut recorded_launches(0.0), on, true),
+        Some(false)
+    );
     assert!(!budget.state.lock().unwrap().step.is_known());
     // Until the step recurs.
     budget.range_ends(b"step", (now, now + 20 * MS), Some(false));
@@ -170,7 +176,7 @@ fn a_step_that_does_not_end_is_none() {
 #[test]
 fn a_slice_does_not_wait_for_steps_for_ever() {
     let (budget, mut now) = armed_budget();
-    let (mut nothing, off) = (of(0.0), Switches::default());
+    let (mut nothing, off) = (recorded_launches(0.0), Switches::default());
     let mut tick = |now| budget.tick((now, now), &mut nothing, off, true);
     assert_eq!(tick(now), None);
     now += STEP_WAIT_MAX_NS;
@@ -186,7 +192,7 @@ fn a_slice_does_not_wait_for_steps_for_ever() {
     assert_eq!(tick(now + length::SLICE_LENGTH_MIN_NS), Some(false));
     // Nothing to be put off.
     budget.is_on(now);
-    assert_eq!(budget.state.lock().unwrap().phase, Phase::Off);
+    assert_eq!(budget.state.lock().unwrap().phase, BudgetPhase::Off);
 }
 
 /// Our thread is late: no slice begins until it has accounted for the last one.
@@ -208,9 +214,9 @@ fn a_slice_waits_until_the_last_one_is_counted() {
         time: MS / 10,
         ..Switches::default()
     };
-    budget.tick((now, now), &mut of(10.0), switches, true);
+    budget.tick((now, now), &mut recorded_launches(10.0), switches, true);
     assert_eq!(steps(&mut now), 1);
-    budget.tick((now, now), &mut of(0.0), switches, true);
+    budget.tick((now, now), &mut recorded_launches(0.0), switches, true);
     assert_eq!(steps(&mut now), 2);
 }
 
@@ -225,10 +231,10 @@ fn a_slice_that_the_gate_still_has_on_is_not_counted() {
         is_on: true,
         ..Switches::default()
     };
-    budget.tick((now, now), &mut of(0.0), switches, true);
+    budget.tick((now, now), &mut recorded_launches(0.0), switches, true);
     assert!(budget.state.lock().unwrap().slices.owes);
     switches.is_on = false;
-    budget.tick((now, now), &mut of(0.0), switches, true);
+    budget.tick((now, now), &mut recorded_launches(0.0), switches, true);
     assert!(!budget.state.lock().unwrap().slices.owes);
 }
 
@@ -242,7 +248,10 @@ fn slices_that_recorded_nothing_cost_nothing() {
         budget.range_ends(b"step", (now, now + 20 * MS), Some(false));
         now += 20 * MS;
         let off = Switches::default();
-        assert_eq!(budget.tick((now, now), &mut of(0.0), off, false), None);
+        assert_eq!(
+            budget.tick((now, now), &mut recorded_launches(0.0), off, false),
+            None
+        );
     }
     assert!(slices > 3);
     let state = budget.state.lock().unwrap();
@@ -258,13 +267,13 @@ fn a_slice_of_time_between_slices_of_steps_counts_as_well() {
             time: to,
             ..Switches::default()
         };
-        budget.tick((now, now), &mut of(0.0), switches, true);
+        budget.tick((now, now), &mut recorded_launches(0.0), switches, true);
     };
     budget.range_begins(b"step", now, QUIET);
     budget.range_ends(b"step", (now, now + 20 * MS), Some(true));
     spend(4 * MS);
     budget.state.lock().unwrap().begin_timed(now);
-    budget.state.lock().unwrap().phase = Phase::Off;
+    budget.state.lock().unwrap().phase = BudgetPhase::Off;
     spend(7 * MS);
     assert_eq!(budget.state.lock().unwrap().cycles.counted, 7e6);
 }
@@ -284,15 +293,15 @@ fn a_slice_is_counted_before_the_next_one() {
         for _ in 0..100 {
             now += 20 * MS;
             budget.range_ends(b"step", (now, now + 20 * MS), Some(false));
-            budget.tick((now, now), &mut of(0.0), switches, true);
+            budget.tick((now, now), &mut recorded_launches(0.0), switches, true);
         }
         let state = budget.state.lock().unwrap();
         (state.phase, state.slices.count)
     };
-    assert_eq!(steps(switches), (Phase::Off, 0));
+    assert_eq!(steps(switches), (BudgetPhase::Off, 0));
     switches.is_open_ended = false;
     let (phase, slices) = steps(switches);
-    assert!(matches!(phase, Phase::Armed(_)), "{phase:?}");
+    assert!(matches!(phase, BudgetPhase::Armed(_)), "{phase:?}");
     assert_eq!(slices, 1);
 }
 
@@ -306,10 +315,10 @@ fn a_cupti_that_does_not_detach_does_not_end_recording() {
         ..Switches::default()
     };
     let began = now;
-    while budget.state.lock().unwrap().phase == Phase::Off {
+    while budget.state.lock().unwrap().phase == BudgetPhase::Off {
         now += 20 * MS;
         budget.range_ends(b"step", (now, now + 20 * MS), Some(false));
-        budget.tick((now, now), &mut of(0.0), switches, true);
+        budget.tick((now, now), &mut recorded_launches(0.0), switches, true);
         assert!(now - began < 2 * DETACH_STUCK_AFTER_NS);
     }
     assert!(now - began >= DETACH_STUCK_AFTER_NS);
@@ -426,7 +435,12 @@ fn whatever_a_program_does_no_more_is_earned_than_its_time() {
                     paid += launches * cost + switched;
                     switches.is_on = on;
                     switches.is_open_ended = !on && random(3) == 0;
-                    to = budget.tick((now, now), &mut of(launches), switches, random(4) > 0);
+                    to = budget.tick(
+                        (now, now),
+                        &mut recorded_launches(launches),
+                        switches,
+                        random(4) > 0,
+                    );
                 }
                 _ => {}
             }

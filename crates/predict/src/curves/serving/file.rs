@@ -35,9 +35,9 @@ pub(super) struct ExpertsTable {
     pub(super) fixed_us: f64,
     /// Of each expert that is reached.
     pub(super) rows: Vec<f64>,
-    /// Of an expert's matrix.
+    /// Elements of one expert's matrix: an axis of the grid.
     pub(super) elements: Vec<f64>,
-    /// Experts that are reached.
+    /// Distinct experts that a step reaches: an axis of the grid.
     pub(super) reached: Vec<f64>,
     pub(super) ratio: Vec<f64>,
 }

@@ -24,7 +24,7 @@ pub(crate) enum ServingEngine {
 }
 
 #[derive(Clone, Debug)]
-struct Grid<const N: usize> {
+struct RatioGrid<const N: usize> {
     fixed_us: f64,
     axes: [Axis; N],
     ratio: Vec<f64>,
@@ -33,12 +33,12 @@ struct Grid<const N: usize> {
 /// The ratios of a format.
 #[derive(Clone, Debug)]
 struct RatioTable<const N: usize = 3> {
-    grid: Grid<N>,
+    grid: RatioGrid<N>,
     /// Whether they were measured on the device, by whichever engine.
     own: bool,
 }
 
-/// Ratios resolved for look-up.
+/// Ratios to roofline time on one device, ready for interpolation.
 #[derive(Clone, Debug)]
 pub(crate) struct ServingClock {
     gemm: [RatioTable; 4],
@@ -59,7 +59,7 @@ pub(crate) struct TableNeeds {
     pub(crate) cached: f64,
 }
 
-impl<const N: usize> Grid<N> {
+impl<const N: usize> RatioGrid<N> {
     /// `None` where the table has another size than its axes.
     fn new(fixed_us: f64, axes: [&[f64]; N], ratio: &[f64]) -> Option<Self> {
         let cells: usize = axes.iter().map(|axis| axis.len()).product();
@@ -78,7 +78,7 @@ impl<const N: usize> Grid<N> {
 
 impl<const N: usize> RatioTable<N> {
     /// Of the device's file, which must be whole.
-    fn measured_here(grid: Option<Grid<N>>) -> Option<Self> {
+    fn measured_here(grid: Option<RatioGrid<N>>) -> Option<Self> {
         Some(Self {
             grid: grid?,
             own: true,
@@ -94,44 +94,44 @@ impl<const N: usize> RatioTable<N> {
 }
 
 /// The ratios of a kernel over the two sizes that grow with its work, at its other sizes.
-pub(crate) struct Measured<'t> {
+pub(crate) struct KernelRatios<'t> {
     pub(super) axes: [&'t Axis; 2],
     pub(super) fixed_us: f64,
     /// Whether the table was measured on the device that most tables are of.
     pub(super) is_own: bool,
-    cells: Cells<'t>,
+    cells: RatioCells<'t>,
 }
 
 /// Places on axes that do not grow with the work.
-enum Cells<'t> {
+enum RatioCells<'t> {
     /// By rows; columns and depth of a matrix are given.
-    Gemm(&'t Grid<3>, [AxisPlace; 2]),
+    Gemm(&'t RatioGrid<3>, [AxisPlace; 2]),
     /// By rows and experts; elements of a matrix are given.
-    Experts(&'t Grid<3>, AxisPlace),
+    Experts(&'t RatioGrid<3>, AxisPlace),
     /// By work items and keys; the width of a head is given.
-    Attention(&'t Grid<3>, AxisPlace),
-    Delta(&'t Grid<2>),
+    Attention(&'t RatioGrid<3>, AxisPlace),
+    Delta(&'t RatioGrid<2>),
 }
 
-impl Measured<'_> {
+impl KernelRatios<'_> {
     /// The ratio at places on both axes.
     pub(super) fn cell_ratio(&self, first: usize, second: usize) -> f64 {
         match self.cells {
-            Cells::Gemm(grid, [n, k]) => {
+            RatioCells::Gemm(grid, [n, k]) => {
                 n.interpolate_by(|n| k.interpolate_by(|k| grid.cell_value([second, n, k])))
             }
-            Cells::Experts(grid, elements) => {
+            RatioCells::Experts(grid, elements) => {
                 elements.interpolate_by(|at| grid.cell_value([second, at, first]))
             }
-            Cells::Attention(grid, dim) => {
+            RatioCells::Attention(grid, dim) => {
                 dim.interpolate_by(|dim| grid.cell_value([dim, first, second]))
             }
-            Cells::Delta(grid) => grid.cell_value([first, second]),
+            RatioCells::Delta(grid) => grid.cell_value([first, second]),
         }
     }
 }
 
-impl<const N: usize> Grid<N> {
+impl<const N: usize> RatioGrid<N> {
     fn cell_value(&self, places: [usize; N]) -> f64 {
         let axes = self.axes.iter().zip(places);
         self.ratio[axes.fold(0, |at, (axis, place)| at * axis.len() + place)]
@@ -177,14 +177,14 @@ impl ServingClock {
         let gemm = |name: &str, place: usize| match curves.gemm.get(name) {
             Some(table) => {
                 let axes = [table.m.as_slice(), &table.n, &table.k];
-                RatioTable::measured_here(Grid::new(table.fixed_us, axes, &table.ratio))
+                RatioTable::measured_here(RatioGrid::new(table.fixed_us, axes, &table.ratio))
             }
             None => others().map(|others| RatioTable::borrowed_from(&others.gemm[place])),
         };
         let experts = |name: &str, place: usize| match curves.experts.get(name) {
             Some(table) => {
                 let axes = [table.rows.as_slice(), &table.elements, &table.reached];
-                RatioTable::measured_here(Grid::new(table.fixed_us, axes, &table.ratio))
+                RatioTable::measured_here(RatioGrid::new(table.fixed_us, axes, &table.ratio))
             }
             None => others().map(|others| RatioTable::borrowed_from(&others.experts[place])),
         };
@@ -192,7 +192,7 @@ impl ServingClock {
             let one = |name: &str, place: usize| match tables.cache.get(name) {
                 Some(cache) => {
                     let axes = [cache.dims.as_slice(), &tables.work, &tables.keys];
-                    RatioTable::measured_here(Grid::new(tables.fixed_us, axes, &cache.ratio))
+                    RatioTable::measured_here(RatioGrid::new(tables.fixed_us, axes, &cache.ratio))
                 }
                 None => others()
                     .map(|others| RatioTable::borrowed_from(&others.attention[phase][place])),
@@ -202,7 +202,7 @@ impl ServingClock {
         let delta = |name: &str, kernel: usize, phase: usize| match curves.gated_delta.get(name) {
             Some(table) => {
                 let axes = [table.work.as_slice(), &table.tokens];
-                RatioTable::measured_here(Grid::new(table.fixed_us, axes, &table.ratio))
+                RatioTable::measured_here(RatioGrid::new(table.fixed_us, axes, &table.ratio))
             }
             None => {
                 others().map(|others| RatioTable::borrowed_from(&others.gated_delta[kernel][phase]))
@@ -249,7 +249,7 @@ impl ServingClock {
     }
 
     /// The ratios of a kernel; `None` where other curves have it.
-    pub(super) fn measured_ratios(&self, kernel: &Kernel) -> Option<Measured<'_>> {
+    pub(super) fn measured_ratios(&self, kernel: &Kernel) -> Option<KernelRatios<'_>> {
         let (axes, fixed_us, is_own, cells) = match *kernel {
             Kernel::Gemm {
                 groups,
@@ -261,7 +261,7 @@ impl ServingClock {
             } if groups == 1.0 && n >= COLUMNS_MIN && size <= 2.0 => {
                 let RatioTable { grid, own } = &self.gemm[gemm_place(stored)];
                 let [in_m, in_n, in_k] = &grid.axes;
-                let cells = Cells::Gemm(grid, [in_n.find_place(n), in_k.find_place(k)]);
+                let cells = RatioCells::Gemm(grid, [in_n.find_place(n), in_k.find_place(k)]);
                 ([Axis::single_point(), in_m], grid.fixed_us, *own, cells)
             }
             Kernel::Grouped {
@@ -269,7 +269,7 @@ impl ServingClock {
             } if size <= 2.0 => {
                 let RatioTable { grid, own } = &self.experts[experts_place(stored)];
                 let [rows, elements, reached] = &grid.axes;
-                let cells = Cells::Experts(grid, elements.find_place(n * k));
+                let cells = RatioCells::Experts(grid, elements.find_place(n * k));
                 ([reached, rows], grid.fixed_us, *own, cells)
             }
             Kernel::Attention {
@@ -282,7 +282,7 @@ impl ServingClock {
                 let phase = &self.attention[usize::from(queries > 1.0)];
                 let RatioTable { grid, own } = &phase[usize::from(cached < 2.0)];
                 let [dims, work, keys] = &grid.axes;
-                let cells = Cells::Attention(grid, dims.find_place(key_dim));
+                let cells = RatioCells::Attention(grid, dims.find_place(key_dim));
                 ([work, keys], grid.fixed_us, *own, cells)
             }
             Kernel::CausalConv { queries, .. } | Kernel::DeltaRule { queries, .. } => {
@@ -290,11 +290,11 @@ impl ServingClock {
                 let tables = &self.gated_delta[usize::from(is_rule)];
                 let RatioTable { grid, own } = &tables[usize::from(queries > 1.0)];
                 let [work, tokens] = &grid.axes;
-                ([work, tokens], grid.fixed_us, *own, Cells::Delta(grid))
+                ([work, tokens], grid.fixed_us, *own, RatioCells::Delta(grid))
             }
             _ => return None,
         };
-        Some(Measured {
+        Some(KernelRatios {
             axes,
             fixed_us,
             is_own,
@@ -337,7 +337,7 @@ mod tests {
         let block = ratio_of(&gemm_kernel(8192.0, 1.000_244, Stored::EightByBlocks));
         assert!((1.1..1.3).contains(&half), "{half}");
         assert!((1.7..1.9).contains(&block), "{block}");
-        // Narrow weights that are expanded run as those of 16 bits, whatever their scales take.
+        // Narrow weights that are expanded run as 16-bit ones; the bytes of their scales do not matter.
         for (size, stored) in [
             (0.53125, Stored::FourByBlocks),
             (0.53125, Stored::FourByGroups),
@@ -434,8 +434,8 @@ mod tests {
 
     #[test]
     fn tables_of_another_size_are_refused() {
-        assert!(Grid::<2>::new(1.0, [&[1.0, 2.0], &[1.0]], &[1.0]).is_none());
-        assert!(Grid::<2>::new(1.0, [&[2.0, 1.0], &[1.0]], &[1.0, 1.0]).is_none());
-        assert!(Grid::<2>::new(1.0, [&[1.0, 2.0], &[1.0]], &[1.0, 0.0]).is_none());
+        assert!(RatioGrid::<2>::new(1.0, [&[1.0, 2.0], &[1.0]], &[1.0]).is_none());
+        assert!(RatioGrid::<2>::new(1.0, [&[2.0, 1.0], &[1.0]], &[1.0, 1.0]).is_none());
+        assert!(RatioGrid::<2>::new(1.0, [&[1.0, 2.0], &[1.0]], &[1.0, 0.0]).is_none());
     }
 }

@@ -12,7 +12,7 @@ use llmprof_theory::device::{Catalog, Device};
 
 struct Shipped {
     device: &'static str,
-    /// By [`ServingEngine`].
+    /// Compressed tables in the order of [`ServingEngine`]'s variants.
     packed: [&'static [u8]; 3],
     clocks: [OnceLock<ServingClock>; 3],
 }

@@ -1,6 +1,6 @@
 use llmprof_units::{Bytes, BytesPerSecond, Hertz, Nanos, Watts};
 
-use super::{Collected, number};
+use super::{Collected, parse_number};
 use crate::issue::{Issue, IssueCode};
 use crate::samples::{GpuSample, ThrottleReasons};
 
@@ -10,22 +10,24 @@ const SOFTWARE_POWER_CAP: u64 = 0x04;
 const SOFTWARE_THERMAL: u64 = 0x20;
 
 /// The columns of a header line, `# gpu pwr gtemp …`; `None` of any other.
-fn columns(line: &str) -> Option<Vec<String>> {
+fn header_columns(line: &str) -> Option<Vec<String>> {
     let names = line.trim().strip_prefix('#')?;
     let names: Vec<String> = names.split_whitespace().map(str::to_lowercase).collect();
-    let known = |name: &str| names.iter().any(|found| found == name);
+    let known = |name: &str| names.iter().any(|column| column == name);
     (known("gpu") && ["pwr", "sm", "pclk", "fb", "gtemp"].into_iter().any(known)).then_some(names)
 }
 
 /// A header of columns among the first lines.
 pub(super) fn sniff(head: &[u8]) -> bool {
     let text = String::from_utf8_lossy(&head[..head.len().min(4096)]);
-    text.lines().take(5).any(|line| columns(line).is_some())
+    text.lines()
+        .take(5)
+        .any(|line| header_columns(line).is_some())
 }
 
 /// Rows follow a header that is repeated every few lines; with `-o DT` they begin with date and time.
 pub(super) fn read(text: &str) -> Collected {
-    let mut found = Collected::default();
+    let mut collected = Collected::default();
     let mut header: Vec<String> = Vec::new();
     let mut origin: Option<i64> = None;
     for (index, line) in text.lines().enumerate() {
@@ -34,7 +36,7 @@ pub(super) fn read(text: &str) -> Collected {
         }
         if line.trim_start().starts_with('#') {
             // The second line of a header has units, which are the same in every version.
-            header = columns(line).unwrap_or(header);
+            header = header_columns(line).unwrap_or(header);
             continue;
         }
         let cells: Vec<&str> = line.split_whitespace().collect();
@@ -42,16 +44,16 @@ pub(super) fn read(text: &str) -> Collected {
             let at = header.iter().position(|column| column == name)?;
             cells.get(at).copied()
         };
-        let value = |name: &str| number(cell(name)?);
+        let value = |name: &str| parse_number(cell(name)?);
         let gpu = value("gpu").filter(|gpu| cells.len() == header.len() && *gpu >= 0.0);
         let Some(gpu) = gpu.map(|gpu| gpu as u32) else {
-            found.lose(index + 1);
+            collected.lose(index + 1);
             continue;
         };
-        let rows = found.gpus.get(&gpu).map_or(0, |gpu| gpu.rows.len()) as i64;
-        let time_ns = match cell("time").and_then(seconds) {
+        let rows = collected.gpus.get(&gpu).map_or(0, |gpu| gpu.rows.len()) as i64;
+        let time_ns = match cell("time").and_then(seconds_of_day) {
             Some(time) => {
-                let day = cell("date").and_then(days).unwrap_or(0);
+                let day = cell("date").and_then(days_since_1970).unwrap_or(0);
                 let at = day * 86_400 + time;
                 Nanos((at - *origin.get_or_insert(at)).saturating_mul(1_000_000_000))
             }
@@ -83,18 +85,18 @@ pub(super) fn read(text: &str) -> Collected {
             pcie_tx: mega("txpci").map(BytesPerSecond),
             ..GpuSample::default()
         };
-        found.gpu(gpu).rows.push(sample);
+        collected.gpu(gpu).rows.push(sample);
     }
-    if origin.is_none() && found.gpus.values().any(|gpu| gpu.rows.len() > 1) {
-        found
+    if origin.is_none() && collected.gpus.values().any(|gpu| gpu.rows.len() > 1) {
+        collected
             .issues
             .push(Issue::info(IssueCode::GpuTelemetryNoTimes));
     }
-    found
+    collected
 }
 
-/// `HH:MM:SS`.
-fn seconds(text: &str) -> Option<i64> {
+/// Seconds of the day of a time written `HH:MM:SS`.
+fn seconds_of_day(text: &str) -> Option<i64> {
     let mut parts = text.split(':').map(|part| part.parse::<i64>().ok());
     let (hours, minutes, seconds) = (parts.next()??, parts.next()??, parts.next()??);
     let is_time =
@@ -103,7 +105,7 @@ fn seconds(text: &str) -> Option<i64> {
 }
 
 /// `YYYYMMDD` as a number of days: the civil calendar since 1970.
-fn days(text: &str) -> Option<i64> {
+fn days_since_1970(text: &str) -> Option<i64> {
     let number: i64 = text.parse().ok()?;
     let (year, month, day) = (number / 10_000, number / 100 % 100, number % 100);
     if !(1970..3000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
@@ -125,12 +127,12 @@ mod tests {
 
     #[test]
     fn days_of_the_calendar_by_hand() {
-        assert_eq!(days("19700101"), Some(0));
-        assert_eq!(days("20000301"), Some(11_017));
-        assert_eq!(days("20261115"), Some(20_772));
-        assert_eq!(days("2026-11-15"), None);
-        assert_eq!(seconds("01:01:01"), Some(3661));
-        assert_eq!(seconds("25:00:00"), None);
+        assert_eq!(days_since_1970("19700101"), Some(0));
+        assert_eq!(days_since_1970("20000301"), Some(11_017));
+        assert_eq!(days_since_1970("20261115"), Some(20_772));
+        assert_eq!(days_since_1970("2026-11-15"), None);
+        assert_eq!(seconds_of_day("01:01:01"), Some(3661));
+        assert_eq!(seconds_of_day("25:00:00"), None);
     }
 
     #[test]
@@ -138,13 +140,13 @@ mod tests {
         let text = "#Date       Time        gpu    pwr     sm   pviol\n#YYYYMMDD   HH:MM:SS    Idx      W      %       %\n \
                     20261115   23:59:59      0    100     50     0\n 20261115   23:59:59      1      -      0     0\n \
                     20261116   00:00:01      0    300    100    12\n cut line\n";
-        let found = read(text).samples();
-        assert_eq!(found.gpus.len(), 2);
-        let first = &found.gpus[0].rows;
+        let samples = read(text).samples();
+        assert_eq!(samples.gpus.len(), 2);
+        let first = &samples.gpus[0].rows;
         assert_eq!(first[1].time_ns, Nanos(2_000_000_000));
         assert_eq!(first[1].throttle_reasons, Some(ThrottleReasons(0x4)));
-        assert_eq!(found.gpus[1].rows[0].power_w, None);
-        assert_eq!(found.issues[0].code, IssueCode::GpuTelemetryBadRow);
+        assert_eq!(samples.gpus[1].rows[0].power_w, None);
+        assert_eq!(samples.issues[0].code, IssueCode::GpuTelemetryBadRow);
         assert!(!sniff(b"# a comment\n1 2 3\n"));
     }
 }

@@ -82,7 +82,11 @@ impl Collected {
         }
         gpus.retain(|gpu| !gpu.rows.is_empty());
         Samples {
-            period_ns: gpus.iter().filter_map(period).min().unwrap_or_default(),
+            period_ns: gpus
+                .iter()
+                .filter_map(median_period)
+                .min()
+                .unwrap_or_default(),
             issues: self.issues,
             gpus,
             unix_offset_ns: self.unix_offset_ns,
@@ -92,7 +96,7 @@ impl Collected {
 }
 
 /// The median time between samples.
-fn period(gpu: &GpuSeries) -> Option<Nanos> {
+fn median_period(gpu: &GpuSeries) -> Option<Nanos> {
     let mut gaps: Vec<i64> = gpu
         .rows
         .windows(2)
@@ -102,7 +106,7 @@ fn period(gpu: &GpuSeries) -> Option<Nanos> {
 }
 
 /// A number that a sample may have.
-fn number(cell: &str) -> Option<f64> {
+fn parse_number(cell: &str) -> Option<f64> {
     let value: f64 = cell.trim().parse().ok()?;
     value.is_finite().then_some(value)
 }

@@ -1,6 +1,6 @@
 use llmprof_units::{Bytes, BytesPerSecond, Hertz, Joules, Nanos, Watts};
 
-use super::{Collected, number};
+use super::{Collected, parse_number};
 use crate::samples::{GpuSample, ThrottleReasons};
 
 const MEBIBYTE: f64 = 1_048_576.0;
@@ -19,7 +19,7 @@ pub(super) fn read(text: &str) -> Collected {
         .next()
         .map(|(_, line)| line.trim().split(',').map(str::trim).collect())
         .unwrap_or_default();
-    let mut found = Collected::default();
+    let mut collected = Collected::default();
     let mut origin: Option<f64> = None;
     for (index, line) in lines {
         if line.trim().is_empty() {
@@ -30,19 +30,19 @@ pub(super) fn read(text: &str) -> Collected {
             let at = header.iter().position(|column| *column == name)?;
             cells.get(at).copied().filter(|cell| !cell.is_empty())
         };
-        let value = |name: &str| number(cell(name)?);
+        let value = |name: &str| parse_number(cell(name)?);
         // A cut line has fewer cells; no number of a GPU is worth a guess.
         let seconds = value("ts").filter(|_| cells.len() == header.len());
         let Some(seconds) = seconds.filter(|seconds| (0.0..4e9).contains(seconds)) else {
-            found.lose(index + 1);
+            collected.lose(index + 1);
             continue;
         };
         let first = *origin.get_or_insert(seconds);
-        found.unix_offset_ns = Nanos((first * 1e9) as i64);
+        collected.unix_offset_ns = Nanos((first * 1e9) as i64);
         let gpu = value("gpu_index").map_or(0, |index| index.max(0.0) as u32);
         let bytes = |bytes: f64| Bytes(bytes.max(0.0) as u64);
         if let Some(total) = value("mem_total_MiB") {
-            found.gpu(gpu).memory_total_bytes = Some(bytes(total * MEBIBYTE));
+            collected.gpu(gpu).memory_total_bytes = Some(bytes(total * MEBIBYTE));
         }
         let used = value("memory_used_bytes").or(value("mem_used_MiB").map(|mib| mib * MEBIBYTE));
         let reasons = cell("throttle_reasons").and_then(ThrottleReasons::parse);
@@ -65,7 +65,7 @@ pub(super) fn read(text: &str) -> Collected {
             nvlink_rx: value("nvlink_rx_bytes_per_s").map(BytesPerSecond),
             ..GpuSample::default()
         };
-        found.gpu(gpu).rows.push(sample);
+        collected.gpu(gpu).rows.push(sample);
     }
-    found
+    collected
 }

@@ -25,7 +25,7 @@ const REASONS: [(&str, u64); 9] = [
 
 /// An outline by indentation: `GPU 00000000:00:06.0` at the margin begins a device, a line without a colon a group.
 pub(super) fn read(text: &str) -> Collected {
-    let mut found = Collected::default();
+    let mut collected = Collected::default();
     let mut gpu: Option<u32> = None;
     let mut groups: Vec<(usize, String)> = Vec::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -34,7 +34,7 @@ pub(super) fn read(text: &str) -> Collected {
             let next = gpu.map_or(0, |gpu| gpu + 1);
             gpu = Some(next);
             groups.clear();
-            found.gpu(next).rows.push(GpuSample::default());
+            collected.gpu(next).rows.push(GpuSample::default());
             continue;
         }
         let Some(gpu) = gpu else { continue };
@@ -42,7 +42,7 @@ pub(super) fn read(text: &str) -> Collected {
         match line.split_once(" : ") {
             Some((key, value)) => {
                 let path: Vec<&str> = groups.iter().map(|(_, name)| name.as_str()).collect();
-                take(&mut found, gpu, &path, key.trim(), value.trim());
+                store_value(&mut collected, gpu, &path, key.trim(), value.trim());
                 // A reason may have finer ones below it.
                 groups.push((indent, key.trim().to_owned()));
             }
@@ -50,28 +50,28 @@ pub(super) fn read(text: &str) -> Collected {
         }
     }
     if gpu.is_some() {
-        found
+        collected
             .issues
             .push(Issue::info(IssueCode::GpuTelemetryOneMoment));
     }
-    found
+    collected
 }
 
 /// A number with its unit; `None` for `N/A` and its kin.
-fn amount(value: &str) -> Option<(f64, &str)> {
+fn parse_amount(value: &str) -> Option<(f64, &str)> {
     let (number, unit) = value.split_once(' ').unwrap_or((value, ""));
-    Some((super::number(number)?, unit.trim()))
+    Some((super::parse_number(number)?, unit.trim()))
 }
 
-fn take(found: &mut Collected, gpu: u32, path: &[&str], key: &str, value: &str) {
-    let series = found.gpu(gpu);
+fn store_value(collected: &mut Collected, gpu: u32, path: &[&str], key: &str, value: &str) {
+    let series = collected.gpu(gpu);
     let top = path.first().copied().unwrap_or_default();
     if top.is_empty() && key == "Product Name" {
         value.clone_into(&mut series.name);
         return;
     }
     let bytes = |value: &str| {
-        let (number, unit) = amount(value)?;
+        let (number, unit) = parse_amount(value)?;
         (unit == "MiB").then(|| Bytes((number.max(0.0) * 1_048_576.0) as u64))
     };
     if (top, key) == ("FB Memory Usage", "Total") {
@@ -81,14 +81,14 @@ fn take(found: &mut Collected, gpu: u32, path: &[&str], key: &str, value: &str) 
         return;
     };
     sample.time_ns = Nanos(0);
-    let plain = || amount(value).map(|(number, _)| number);
+    let plain = || parse_amount(value).map(|(number, _)| number);
     let hertz = || {
         Some(Hertz(
-            amount(value).filter(|(_, unit)| *unit == "MHz")?.0 * 1e6,
+            parse_amount(value).filter(|(_, unit)| *unit == "MHz")?.0 * 1e6,
         ))
     };
     let rate = || {
-        let (number, unit) = amount(value)?;
+        let (number, unit) = parse_amount(value)?;
         let scale = match unit {
             "KB/s" => 1e3,
             "MB/s" => 1e6,

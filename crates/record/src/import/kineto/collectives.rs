@@ -71,7 +71,7 @@ impl Part {
             thread,
             name: placed.name,
             sequence: -1,
-            in_elements: elements(placed.event.args.inputs.dims).unwrap_or(-1),
+            in_elements: element_count(placed.event.args.inputs.dims).unwrap_or(-1),
             out_elements: -1,
             dtype: dtype.map_or(StrId::EMPTY, |dtype| self.builder.intern(&dtype)),
             ..Collective::default()
@@ -86,7 +86,7 @@ fn first_text(list: &[u8]) -> Option<String> {
 }
 
 /// Elements of all tensors of `[[512, 512]]` or `[[[16], [8, 2]]]`; nothing for no list, or one without tensors.
-fn elements(dims: &[u8]) -> Option<i64> {
+fn element_count(dims: &[u8]) -> Option<i64> {
     fn of(value: &Value) -> Option<i64> {
         let list = value.as_array()?;
         if list.iter().all(Value::is_number) {
@@ -113,9 +113,9 @@ mod tests {
 
     #[test]
     fn elements_of_messages() {
-        assert_eq!(elements(b"[[394241]]"), Some(394_241));
-        assert_eq!(elements(b"[[512, 512], []]"), Some(262_144));
-        assert_eq!(elements(b"[[[16], [8, 2]]]"), Some(32));
+        assert_eq!(element_count(b"[[394241]]"), Some(394_241));
+        assert_eq!(element_count(b"[[512, 512], []]"), Some(262_144));
+        assert_eq!(element_count(b"[[[16], [8, 2]]]"), Some(32));
         for none in [
             &b"[[], []]"[..],
             b"",
@@ -123,7 +123,7 @@ mod tests {
             b"[[\"a\"]]",
             b"[[9223372036854775807, 3]]",
         ] {
-            assert_eq!(elements(none), None, "{none:?}");
+            assert_eq!(element_count(none), None, "{none:?}");
         }
     }
 }

@@ -67,7 +67,7 @@ impl<'a> Cursor<'a> {
     pub(super) fn key(&mut self) -> Option<&'a [u8]> {
         self.take(b'"')?;
         let rest = self.bytes.get(self.at..)?;
-        let (key, after) = rest.split_at(word::until(rest, [b'"', b'\\', b'\n', 0]));
+        let (key, after) = rest.split_at(word::bytes_until(rest, [b'"', b'\\', b'\n', 0]));
         self.at += key.len();
         // As Kineto writes it.
         if let [b'"', b':', b' ', next, ..] = after
@@ -114,16 +114,16 @@ impl<'a> Cursor<'a> {
             let Some(length) = self.bytes.get(self.at..).and_then(quote_or_escape) else {
                 return self.break_off();
             };
-            let found = self.at + length;
-            if self.bytes[found] == b'\\' {
+            let position = self.at + length;
+            if self.bytes[position] == b'\\' {
                 escaped = true;
-                self.at = found + 2;
+                self.at = position + 2;
                 continue;
             }
-            self.at = found + 1;
+            self.at = position + 1;
             if !self.may_follow_string() {
-                let Some(end) = self.true_end(found) else {
-                    return self.break_off_within(found + REPAIR_REACH);
+                let Some(end) = self.true_end(position) else {
+                    return self.break_off_within(position + REPAIR_REACH);
                 };
                 self.at = end + 1;
                 self.repaired += 1;
@@ -172,13 +172,13 @@ impl<'a> Cursor<'a> {
         let reach = self.bytes.len().min(stray + REPAIR_REACH);
         let mut from = stray + 1;
         loop {
-            let found = from + memchr2(b'"', b'\\', self.bytes.get(from..reach)?)?;
-            if self.bytes[found] == b'\\' {
-                from = found + 2;
+            let position = from + memchr2(b'"', b'\\', self.bytes.get(from..reach)?)?;
+            if self.bytes[position] == b'\\' {
+                from = position + 2;
                 continue;
             }
             let mut ahead = Self {
-                at: found + 1,
+                at: position + 1,
                 ..self.clone()
             };
             ahead.skip_space();
@@ -195,9 +195,9 @@ impl<'a> Cursor<'a> {
                 _ => false,
             };
             if ends {
-                return Some(found);
+                return Some(position);
             }
-            from = found + 1;
+            from = position + 1;
         }
     }
 
@@ -286,11 +286,11 @@ impl<'a> Cursor<'a> {
 fn quote_or_escape(rest: &[u8]) -> Option<usize> {
     const SHORT: usize = 16;
     if rest.len() > SHORT {
-        let found = word::until(&rest[..SHORT], [b'"', b'\\']);
-        if found < SHORT {
-            return Some(found);
+        let length = word::bytes_until(&rest[..SHORT], [b'"', b'\\']);
+        if length < SHORT {
+            return Some(length);
         }
-        return memchr2(b'"', b'\\', &rest[SHORT..]).map(|found| SHORT + found);
+        return memchr2(b'"', b'\\', &rest[SHORT..]).map(|length| SHORT + length);
     }
     memchr2(b'"', b'\\', rest)
 }

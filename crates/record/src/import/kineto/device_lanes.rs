@@ -10,7 +10,7 @@ use crate::trace::{
 
 /// What is done with the events of a thread.
 #[derive(Clone, Copy)]
-enum Row {
+enum LaneRole {
     Xla(u32, Lane),
     /// Tasks of an Ascend device, with device and stream.
     AscendTasks(u32, u32),
@@ -26,8 +26,8 @@ enum Row {
 pub(super) type AscendThreads = HashMap<(i64, i64), (u32, u32)>;
 
 /// Moves events of such threads from the host to their devices.
-pub(super) fn resolve(builder: &mut TraceBuilder) -> AscendThreads {
-    let rows = rows(builder);
+pub(super) fn move_device_events(builder: &mut TraceBuilder) -> AscendThreads {
+    let rows = rows_by_thread(builder);
     let mut ascend_threads = AscendThreads::new();
     if rows.iter().all(Option::is_none) {
         return ascend_threads;
@@ -37,28 +37,33 @@ pub(super) fn resolve(builder: &mut TraceBuilder) -> AscendThreads {
     for mut event in std::mem::take(&mut builder.hosts).rows() {
         let row = rows.get(event.thread.0 as usize).copied().flatten();
         // An op of XLA is the host's own only where no device has its row.
-        let may_be_device = |row: &Row| match event.kind {
+        let may_be_device = |row: &LaneRole| match event.kind {
             HostKind::OTHER => true,
-            HostKind::OPERATOR => matches!(row, Row::Xla(..)),
+            HostKind::OPERATOR => matches!(row, LaneRole::Xla(..)),
             _ => false,
         };
         match row.filter(may_be_device) {
             Some(
-                Row::Xla(device, Lane::Stream(stream)) | Row::AscendCollectives(device, stream),
+                LaneRole::Xla(device, Lane::Stream(stream))
+                | LaneRole::AscendCollectives(device, stream),
             ) => {
-                add_work(builder, &work(&event, device, stream));
+                add_work(builder, &device_work(&event, device, stream));
             }
-            Some(Row::Xla(device, Lane::Ops)) => {
-                ops.entry(device).or_default().push(work(&event, device, 0));
+            Some(LaneRole::Xla(device, Lane::Ops)) => {
+                ops.entry(device)
+                    .or_default()
+                    .push(device_work(&event, device, 0));
             }
-            Some(Row::Xla(device, Lane::Ranges)) => add_range(builder, &work(&event, device, 0)),
-            Some(Row::Xla(_, Lane::Repeated) | Row::Repeated) => {}
-            Some(Row::AscendTasks(device, stream)) => {
+            Some(LaneRole::Xla(device, Lane::Ranges)) => {
+                add_range(builder, &device_work(&event, device, 0));
+            }
+            Some(LaneRole::Xla(_, Lane::Repeated) | LaneRole::Repeated) => {}
+            Some(LaneRole::AscendTasks(device, stream)) => {
                 let thread = builder.thread_numbers(event.thread);
                 ascend_threads.insert(thread, (device, stream));
                 add_task(builder, &event, device, stream);
             }
-            Some(Row::AscendCalls) => {
+            Some(LaneRole::AscendCalls) => {
                 event.kind = HostKind::RUNTIME;
                 kept.push(event);
             }
@@ -72,7 +77,7 @@ pub(super) fn resolve(builder: &mut TraceBuilder) -> AscendThreads {
     ascend_threads
 }
 
-fn work(event: &Host, device: u32, stream: u32) -> Work {
+fn device_work(event: &Host, device: u32, stream: u32) -> Work {
     Work {
         start: event.start,
         duration: event.duration,
@@ -119,12 +124,12 @@ fn add_task(builder: &mut TraceBuilder, event: &Host, device: u32, stream: u32) 
             ..Copy::default()
         });
     } else {
-        add_work(builder, &work(event, device, stream));
+        add_work(builder, &device_work(event, device, stream));
     }
 }
 
 /// What the events of each thread are, by its id.
-fn rows(builder: &mut TraceBuilder) -> Vec<Option<Row>> {
+fn rows_by_thread(builder: &mut TraceBuilder) -> Vec<Option<LaneRole>> {
     let threads = builder.thread_rows();
     let text = |id| builder.strings.get(id);
     let names = || {
@@ -163,7 +168,7 @@ fn rows(builder: &mut TraceBuilder) -> Vec<Option<Row>> {
     let rows = names()
         .map(|(process, process_name, name)| {
             if let Some((device, _)) = xla::parse_device(process_name) {
-                return Some(Row::Xla(device, Lane::from_name(name, has_streams)));
+                return Some(LaneRole::Xla(device, Lane::from_name(name, has_streams)));
             }
             if !is_ascend {
                 return None;
@@ -172,16 +177,16 @@ fn rows(builder: &mut TraceBuilder) -> Vec<Option<Row>> {
             match process_name {
                 "Ascend Hardware" => {
                     let stream = name.strip_prefix("Stream ")?.trim().parse().ok()?;
-                    Some(Row::AscendTasks(device? as u32, stream))
+                    Some(LaneRole::AscendTasks(device? as u32, stream))
                 }
-                "CANN" => Some(Row::AscendCalls),
+                "CANN" => Some(LaneRole::AscendCalls),
                 // Its other threads have the transfers that a collective consists of.
                 "HCCL" | "Communication"
                     if counts_collectives && name.contains("Communication") =>
                 {
-                    Some(Row::AscendCollectives(0, COLLECTIVE_STREAM))
+                    Some(LaneRole::AscendCollectives(0, COLLECTIVE_STREAM))
                 }
-                "HCCL" | "Communication" | "Overlap Analysis" => Some(Row::Repeated),
+                "HCCL" | "Communication" | "Overlap Analysis" => Some(LaneRole::Repeated),
                 _ => None,
             }
         })

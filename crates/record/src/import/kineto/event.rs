@@ -5,7 +5,7 @@ use super::field::Field;
 use super::habits::{Habits, InputHabits};
 use super::losses::Tally;
 use super::merged_ranks::{rank_label, rank_mark};
-use super::number::{integer, take_nanos, unquoted, unsigned};
+use super::number::{parse_integer, parse_unsigned, strip_quotes, take_nanos};
 use crate::trace::RawInputs;
 
 /// A process or thread id: a number, or a text in its place.
@@ -33,7 +33,6 @@ pub(super) struct Event<'a> {
     pub(super) args: Args<'a>,
 }
 
-/// The fields of `args`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Args<'a> {
     pub(super) external: u64,
@@ -319,14 +318,16 @@ impl Numbers<'_> {
         if let Some(value) = cursor.digits() {
             return Some(value);
         }
-        self.parse(cursor, unsigned).map(Option::unwrap_or_default)
+        self.parse(cursor, parse_unsigned)
+            .map(Option::unwrap_or_default)
     }
 
     fn signed(&mut self, cursor: &mut Cursor<'_>) -> Option<i64> {
         if let Some(value) = cursor.digits() {
             return Some(value as i64);
         }
-        self.parse(cursor, integer).map(Option::unwrap_or_default)
+        self.parse(cursor, parse_integer)
+            .map(Option::unwrap_or_default)
     }
 
     /// A number of 32 bits. −1 is how some fields say "all", and becomes the largest.
@@ -339,7 +340,7 @@ impl Numbers<'_> {
             }
             return Some(fits.unwrap_or_default());
         }
-        let read = |text: &[u8]| match integer(text)? {
+        let read = |text: &[u8]| match parse_integer(text)? {
             -1 => Some(u32::MAX),
             value => u32::try_from(value).ok(),
         };
@@ -369,7 +370,7 @@ impl Numbers<'_> {
             let mut three = [0; 3];
             let mut parts = inside.split(|&byte| byte == b',');
             for place in &mut three {
-                *place = u32::try_from(integer(parts.next()?.trim_ascii())?).ok()?;
+                *place = u32::try_from(parse_integer(parts.next()?.trim_ascii())?).ok()?;
             }
             parts.next().is_none().then_some(three)
         };
@@ -389,7 +390,7 @@ impl Numbers<'_> {
     ) -> Option<Option<T>> {
         let at = self.base + cursor.at as u64;
         let text = cursor.value()?;
-        let value = read(unquoted(text));
+        let value = read(strip_quotes(text));
         if value.is_none() && text != b"null" {
             self.bad.add(at);
         }
@@ -413,21 +414,21 @@ fn three_digits(cursor: &mut Cursor<'_>) -> Option<[u32; 3]> {
 fn id<'a>(cursor: &mut Cursor<'a>) -> Option<Id<'a>> {
     if cursor.peek() == b'"' {
         let text = cursor.text()?;
-        return Some(integer(text.raw).map_or(Id::Label(text), Id::Number));
+        return Some(parse_integer(text.raw).map_or(Id::Label(text), Id::Number));
     }
     if let Some(number) = cursor.digits() {
         return Some(Id::Number(number as i64));
     }
-    Some(integer(cursor.value()?).map_or(Id::Missing, Id::Number))
+    Some(parse_integer(cursor.value()?).map_or(Id::Missing, Id::Number))
 }
 
 /// The id of a flow: a number, or in other programs' traces a text, often hexadecimal.
 fn flow_id(cursor: &mut Cursor<'_>) -> Option<u64> {
     let text = cursor.value()?;
-    let bare = unquoted(text);
+    let bare = strip_quotes(text);
     let hexadecimal = || {
         let digits = str::from_utf8(bare.strip_prefix(b"0x")?).ok()?;
         u64::from_str_radix(digits, 16).ok()
     };
-    Some(unsigned(bare).or_else(hexadecimal).unwrap_or(0))
+    Some(parse_unsigned(bare).or_else(hexadecimal).unwrap_or(0))
 }

@@ -13,7 +13,7 @@ macro_rules! fields {
         }
 
         impl Field {
-            pub(super) fn of(key: &[u8]) -> Self {
+            pub(super) fn from_key(key: &[u8]) -> Self {
                 match key {
                     $( $($text)|+ => Self::$name, )*
                     _ => Self::Other,

@@ -22,7 +22,6 @@ use crate::trace::{HostKind, TraceBuilder};
 pub(super) struct Flows {
     /// Whether an event was met that should have a correlation id and has none.
     pub(super) wanted: bool,
-    /// Whether arrows are kept.
     pub(super) keep: bool,
     arrows: Vec<Arrow>,
 }
@@ -182,16 +181,16 @@ impl Flows {
     fn calls_around_arrows(&self, builder: &TraceBuilder) -> HashMap<u64, usize, FxBuildHasher> {
         let hosts = &builder.hosts;
         // A call sorts before an arrow at the same moment, and a longer call before a shorter one.
-        let mut moments: Vec<(Place, Reverse<i64>, Moment)> = Vec::new();
+        let mut moments: Vec<(Place, Reverse<i64>, ArrowMoment)> = Vec::new();
         for row in 0..hosts.len() {
             if hosts.kind[row] == HostKind::RUNTIME {
                 let (process, thread) = builder.thread_numbers(hosts.thread[row]);
                 let place = (process, thread, hosts.start[row]);
-                moments.push((place, Reverse(hosts.duration[row]), Moment::Call(row)));
+                moments.push((place, Reverse(hosts.duration[row]), ArrowMoment::Call(row)));
             }
         }
         for arrow in self.begins(ArrowKind::AscendCall) {
-            moments.push((arrow.place, Reverse(-1), Moment::Arrow(arrow.id)));
+            moments.push((arrow.place, Reverse(-1), ArrowMoment::Arrow(arrow.id)));
         }
         moments.sort_unstable();
         let mut around: HashMap<u64, usize, FxBuildHasher> = HashMap::default();
@@ -206,8 +205,8 @@ impl Flows {
                 open.pop();
             }
             match moment {
-                Moment::Call(row) => open.push(row),
-                Moment::Arrow(id) => {
+                ArrowMoment::Call(row) => open.push(row),
+                ArrowMoment::Arrow(id) => {
                     if let Some(&row) = open.last() {
                         around.insert(id, row);
                     }
@@ -219,7 +218,7 @@ impl Flows {
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Moment {
+enum ArrowMoment {
     Call(usize),
     Arrow(u64),
 }

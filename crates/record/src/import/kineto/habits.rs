@@ -38,7 +38,7 @@ struct Known {
     after: [u8; GUESSES],
 }
 
-/// The texts between values.
+/// The texts between values that the writer of this file repeats.
 pub(super) struct Habits {
     known: Vec<Known>,
     numbers: HashMap<Text, u8, FxBuildHasher>,
@@ -68,7 +68,6 @@ impl Default for Habits {
 }
 
 impl Habits {
-    /// An event begins.
     pub(super) fn begin(&mut self) {
         self.last = 0;
     }
@@ -121,9 +120,9 @@ impl Habits {
             }
             b',' if !is_first => {
                 cursor.at += 1;
-                Field::of(cursor.key()?)
+                Field::from_key(cursor.key()?)
             }
-            _ if is_first => Field::of(cursor.key()?),
+            _ if is_first => Field::from_key(cursor.key()?),
             _ => return None,
         };
         let number = self.number(&cursor.bytes[from..cursor.at], is_first, field);

@@ -4,7 +4,7 @@ use llmprof_units::{Bytes, Nanos};
 use serde::Deserialize;
 
 use super::cursor::Cursor;
-use super::number::integer;
+use super::number::parse_integer;
 use crate::issue::{Issue, IssueCode};
 use crate::trace::{DeviceProperties, TraceBuilder};
 
@@ -34,7 +34,7 @@ pub(super) fn read_key(
     let value = cursor.value()?;
     match key {
         b"deviceProperties" => devices(value, builder),
-        b"baseTimeNanoseconds" => builder.clock_origin_ns = integer(value).map(Nanos),
+        b"baseTimeNanoseconds" => builder.clock_origin_ns = parse_integer(value).map(Nanos),
         b"distributedInfo" => distributed(value, builder),
         _ => {
             let allowed = ALLOWED.iter().find(|(name, _)| *name == key);

@@ -67,7 +67,6 @@ losses! {
     not_utf8: Warning IssueCode::KinetoNotUtf8;
     no_time: Error IssueCode::KinetoNoTime;
     no_duration: Warning IssueCode::KinetoNoDuration;
-    /// Below zero.
     negative_duration: Warning IssueCode::KinetoNegativeDuration;
     no_name: Warning IssueCode::KinetoNoName;
     /// Numbers out of range, and what should be a number or an object and is not.

@@ -74,7 +74,7 @@ pub fn read(source: &Source) -> Result<Trace, ImportError> {
         _ if begins_with_event(source.head()) => read_bare_events(&mut cursor, &mut part),
         _ => read_object(&mut cursor, &mut part),
     };
-    let outcome = Outcome {
+    let outcome = ReadOutcome {
         ending,
         at: cursor.at,
         repaired: cursor.repaired,
@@ -116,9 +116,8 @@ fn begins_with_event(head: &[u8]) -> bool {
 
 const BYTE_ORDER: &[u8] = b"\xef\xbb\xbf";
 
-/// How reading ended.
 #[derive(Clone, Copy)]
-struct Outcome {
+struct ReadOutcome {
     ending: Ending,
     at: usize,
     /// Strings outside of events that were repaired.
@@ -135,7 +134,7 @@ fn new_part() -> rows::Part {
 /// Makes the trace. `unpacked` gives the whole content, which arrows are read from where they are wanted, and what was dropped of it.
 fn finish<S: std::borrow::Borrow<Source>>(
     part: rows::Part,
-    outcome: Outcome,
+    outcome: ReadOutcome,
     path: &Path,
     unpacked: impl FnOnce(bool) -> Result<Option<S>, ImportError>,
 ) -> Result<Trace, ImportError> {
@@ -162,7 +161,7 @@ fn finish<S: std::borrow::Borrow<Source>>(
         losses.repaired.add(0);
     }
     halves.join(&mut builder, &mut losses);
-    let ascend_threads = device_lanes::resolve(&mut builder);
+    let ascend_threads = device_lanes::move_device_events(&mut builder);
     let is_ascend = !ascend_threads.is_empty();
     if let Some(kind) = accelerator {
         device_lanes::set_kind(&mut builder, kind);
@@ -189,6 +188,7 @@ fn finish<S: std::borrow::Borrow<Source>>(
     ranks.resolve(&mut builder);
     grids::count_blocks(&mut builder);
     builder.issues.extend(losses.issues());
+    builder.are_ends_rounded = true;
     Ok(builder.finish())
 }
 

@@ -7,7 +7,7 @@ use super::cursor::Cursor;
 /// `3845399305397.739` has 16 digits; a 64-bit float would keep it, but its product with 1000 is off by up to a quarter
 /// of a microsecond once a wall clock is added. Nothing for text that is not a number or out of range.
 #[inline]
-pub(super) fn nanos(text: &[u8]) -> Option<i64> {
+pub(super) fn parse_nanos(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
         _ => (false, text),
@@ -39,7 +39,7 @@ pub(super) fn nanos(text: &[u8]) -> Option<i64> {
         position += 1 + length;
     }
     if position < digits.len() {
-        return scientific(text);
+        return parse_scientific(text);
     }
     let nanos = whole.checked_mul(1000)?.checked_add(thousandths)?;
     Some(if negative { -nanos } else { nanos })
@@ -56,12 +56,12 @@ pub(super) fn take_nanos(cursor: &mut Cursor<'_>) -> Option<Option<i64>> {
         cursor.at += length;
         return Some(Some(nanos));
     }
-    Some(nanos(unquoted(cursor.value()?)))
+    Some(parse_nanos(strip_quotes(cursor.value()?)))
 }
 
 /// Some exporters quote their numbers: Ascend's its times.
 #[inline]
-pub(super) fn unquoted(text: &[u8]) -> &[u8] {
+pub(super) fn strip_quotes(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\"")
         .and_then(|text| text.strip_suffix(b"\""))
         .unwrap_or(text)
@@ -96,7 +96,7 @@ fn as_kineto_writes(text: &[u8]) -> Option<(i64, usize)> {
 
 /// `1.5e3` as nanoseconds: the point is moved in the digits, and the plain form read.
 #[cold]
-fn scientific(text: &[u8]) -> Option<i64> {
+fn parse_scientific(text: &[u8]) -> Option<i64> {
     let text = str::from_utf8(text).ok()?;
     let (mantissa, exponent) = text.split_once(['e', 'E'])?;
     let exponent: i32 = exponent.parse().ok()?;
@@ -131,11 +131,11 @@ fn scientific(text: &[u8]) -> Option<i64> {
             &digits[point as usize..]
         )
     };
-    nanos(plain.as_bytes())
+    parse_nanos(plain.as_bytes())
 }
 
 #[inline]
-pub(super) fn integer(text: &[u8]) -> Option<i64> {
+pub(super) fn parse_integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
         _ => (false, text),
@@ -157,7 +157,7 @@ pub(super) fn integer(text: &[u8]) -> Option<i64> {
 
 /// A whole number of up to 64 bits without a sign, as addresses and graph nodes are.
 #[inline]
-pub(super) fn unsigned(text: &[u8]) -> Option<u64> {
+pub(super) fn parse_unsigned(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
     }
@@ -198,7 +198,7 @@ mod tests {
             ("1.2.3", None),
         ];
         for (text, expected) in cases {
-            assert_eq!(nanos(text.as_bytes()), expected, "{text}");
+            assert_eq!(parse_nanos(text.as_bytes()), expected, "{text}");
             let quoted = format!("\"{text}\"}}");
             let taken = take_nanos(&mut Cursor::new(quoted.as_bytes()));
             assert_eq!(taken, Some(expected), "{quoted}");
@@ -216,10 +216,10 @@ mod tests {
 
     #[test]
     fn integers_reject_what_is_not_one() {
-        assert_eq!(integer(b"-12"), Some(-12));
-        assert_eq!(integer(b"1.0"), None);
-        assert_eq!(integer(b"99999999999999999999"), None);
-        assert_eq!(unsigned(b"18446744073709551615"), Some(u64::MAX));
-        assert_eq!(unsigned(b"-1"), None);
+        assert_eq!(parse_integer(b"-12"), Some(-12));
+        assert_eq!(parse_integer(b"1.0"), None);
+        assert_eq!(parse_integer(b"99999999999999999999"), None);
+        assert_eq!(parse_unsigned(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(parse_unsigned(b"-1"), None);
     }
 }

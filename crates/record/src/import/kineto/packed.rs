@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use super::cursor::Cursor;
 use super::pieces::{Assembly, CUT_REACH, Ending, PIECE_BYTES, Piece, cut_length, find_boundary};
 use super::rows::Part;
-use super::{ListStart, Outcome, finish, new_part, read_keys, skip_to_events};
+use super::{ListStart, ReadOutcome, finish, new_part, read_keys, skip_to_events};
 use crate::import::source::Packed;
 use crate::import::{ImportError, Limits, Source};
 use crate::issue::{Issue, IssueCode};
@@ -25,23 +25,23 @@ const READ_BYTES: usize = 1 << 17;
 const BUFFERS: usize = 12;
 
 /// A piece that was read, with its content.
-struct Done {
+struct FinishedPiece {
     index: usize,
     piece: Piece,
     is_last: bool,
     from: usize,
-    buffer: Buffer,
+    buffer: PieceBuffer,
 }
 
 /// Bytes that are written over again for every piece: fresh memory costs as much as unpacking into it.
 #[derive(Default)]
-struct Buffer {
+struct PieceBuffer {
     bytes: Vec<u8>,
     /// How many of them are content.
     length: usize,
 }
 
-impl Buffer {
+impl PieceBuffer {
     fn content(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
@@ -64,10 +64,9 @@ impl Buffer {
     }
 }
 
-/// How unpacking ended.
-enum Unpacked {
+enum UnpackEnd {
     Whole,
-    /// After so many bytes.
+    /// The stream is damaged after this many unpacked bytes.
     Damaged(u64, io::Error),
     TooLarge(u64),
 }
@@ -83,7 +82,7 @@ pub(in crate::import) fn read(
     }
     let mut unpacking = Unpacking {
         reader: packed.reader().ok()?,
-        buffer: Buffer::default(),
+        buffer: PieceBuffer::default(),
         ended: None,
         total: 0,
     };
@@ -109,15 +108,15 @@ fn read_from(
     mut part: Part,
 ) -> Result<Trace, ImportError> {
     // As many buffers as there are pieces in memory: who needs one more waits until one was added to the trace.
-    let (recycled, free) = channel::<Buffer>();
+    let (recycled, free) = channel::<PieceBuffer>();
     for _ in 1..BUFFERS {
-        let _ = recycled.send(Buffer::default());
+        let _ = recycled.send(PieceBuffer::default());
     }
-    let (sender, results) = channel::<Done>();
+    let (sender, results) = channel::<FinishedPiece>();
     let (outcome, ended) = std::thread::scope(|scope| {
         let cutting = scope.spawn(move || {
             unpacking.discard(events.at);
-            let cutter = Cutter {
+            let cutter = PieceCutter {
                 unpacking,
                 from: events.at,
                 index: 0,
@@ -126,16 +125,16 @@ fn read_from(
             };
             cutter.run(packed.limit_bytes())
         });
-        let outcome = absorb(&mut part, &results, &recycled, events);
+        let outcome = assemble_pieces(&mut part, &results, &recycled, events);
         let ended = cutting.join().unwrap_or_else(|_| {
-            Unpacked::Damaged(0, io::Error::other("the thread that unpacks it panicked"))
+            UnpackEnd::Damaged(0, io::Error::other("the thread that unpacks it panicked"))
         });
         (outcome, ended)
     });
     match ended {
-        Unpacked::Whole => {}
-        Unpacked::TooLarge(limit_bytes) => return Err(packed.too_large(limit_bytes)),
-        Unpacked::Damaged(bytes, error) => part.builder.issues.push(
+        UnpackEnd::Whole => {}
+        UnpackEnd::TooLarge(limit_bytes) => return Err(packed.too_large(limit_bytes)),
+        UnpackEnd::Damaged(bytes, error) => part.builder.issues.push(
             Issue::error(IssueCode::SourcePackingDamaged)
                 .with("packing", packed.name())
                 .with("bytes", bytes)
@@ -153,10 +152,9 @@ fn read_from(
 /// Content while it is unpacked.
 struct Unpacking<'a> {
     reader: Box<dyn Read + Send + 'a>,
-    buffer: Buffer,
+    buffer: PieceBuffer,
     /// Present when the reader has no more.
     ended: Option<io::Result<()>>,
-    /// Bytes unpacked so far.
     total: u64,
 }
 
@@ -199,32 +197,32 @@ impl Unpacking<'_> {
 }
 
 /// Cuts what is unpacked into pieces and has each read.
-struct Cutter<'a> {
+struct PieceCutter<'a> {
     unpacking: Unpacking<'a>,
     /// Where the buffer begins in the whole content.
     from: usize,
     index: usize,
-    free: Receiver<Buffer>,
-    sender: Sender<Done>,
+    free: Receiver<PieceBuffer>,
+    sender: Sender<FinishedPiece>,
 }
 
-impl Cutter<'_> {
-    fn run(mut self, limit: u64) -> Unpacked {
+impl PieceCutter<'_> {
+    fn run(mut self, limit: u64) -> UnpackEnd {
         loop {
             let cut = self.unpacking.cut();
             if self.unpacking.total > limit {
-                return Unpacked::TooLarge(limit);
+                return UnpackEnd::TooLarge(limit);
             }
             if cut > 0 && !self.send(cut) {
                 // Nobody takes more.
-                return Unpacked::Whole;
+                return UnpackEnd::Whole;
             }
             if self.unpacking.buffer.length == 0
                 && let Some(ended) = self.unpacking.ended.take()
             {
                 return match ended {
-                    Ok(()) => Unpacked::Whole,
-                    Err(error) => Unpacked::Damaged(self.unpacking.total, error),
+                    Ok(()) => UnpackEnd::Whole,
+                    Err(error) => UnpackEnd::Damaged(self.unpacking.total, error),
                 };
             }
         }
@@ -251,7 +249,7 @@ impl Cutter<'_> {
         rayon::spawn(move || {
             let piece = Piece::read(buffer.content(), from, is_last);
             // Where the other side is gone, the trace is not wanted any more.
-            let _ = sender.send(Done {
+            let _ = sender.send(FinishedPiece {
                 index,
                 piece,
                 is_last,
@@ -264,13 +262,13 @@ impl Cutter<'_> {
 }
 
 /// Adds pieces to the trace in their order, then reads what follows the list.
-fn absorb(
+fn assemble_pieces(
     part: &mut Part,
-    results: &Receiver<Done>,
-    recycled: &Sender<Buffer>,
+    results: &Receiver<FinishedPiece>,
+    recycled: &Sender<PieceBuffer>,
     events: ListStart,
-) -> Outcome {
-    let mut waiting: BTreeMap<usize, Done> = BTreeMap::new();
+) -> ReadOutcome {
+    let mut waiting: BTreeMap<usize, FinishedPiece> = BTreeMap::new();
     let mut assembly = Assembly::new(part, events.at);
     let mut next = 0;
     // What was not read to its end: an event that goes on in the next piece, or all that lies behind the list.
@@ -300,12 +298,12 @@ fn absorb(
     }
     let Assembly { ending, at, .. } = assembly;
     match ending {
-        Ending::Open | Ending::Closed if events.is_bare => Outcome {
+        Ending::Open | Ending::Closed if events.is_bare => ReadOutcome {
             ending: Ending::Closed,
             at,
             repaired: 0,
         },
-        Ending::Open => Outcome {
+        Ending::Open => ReadOutcome {
             ending,
             at,
             repaired: 0,
@@ -314,7 +312,7 @@ fn absorb(
             // It was not known that nothing follows.
             let last = Piece::read(&rest, at, true);
             part.absorb(last.part);
-            Outcome {
+            ReadOutcome {
                 ending: last.ending,
                 at: last.at,
                 repaired: 0,
@@ -323,7 +321,7 @@ fn absorb(
         Ending::Closed => {
             let mut cursor = Cursor::new(&rest);
             let ending = read_keys(&mut cursor, part);
-            Outcome {
+            ReadOutcome {
                 ending,
                 at: at + cursor.at,
                 repaired: cursor.repaired,

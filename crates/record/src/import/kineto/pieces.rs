@@ -136,12 +136,12 @@ pub(super) fn read_flows(bytes: &[u8]) -> Flows {
     // Without an object around it, all is the list; its bracket is no event.
     let from = bracket.unwrap_or(0);
     let pieces = pieces(bytes, from);
-    let found = pieces.par_iter().with_max_len(1).map(|&(from, to)| {
+    let flows = pieces.par_iter().with_max_len(1).map(|&(from, to)| {
         read_piece(&bytes[from..to], from as u64, true, true)
             .0
             .flows
     });
-    found.reduce(Flows::default, |mut all, some| {
+    flows.reduce(Flows::default, |mut all, some| {
         all.absorb(some);
         all
     })
@@ -170,15 +170,15 @@ pub(super) fn cut_length(content: &[u8]) -> usize {
 pub(super) fn find_boundary(bytes: &[u8], from: usize) -> Option<usize> {
     let mut from = from;
     loop {
-        let found = from + memchr(b'{', bytes.get(from..)?)?;
-        let before = bytes[..found].trim_ascii_end();
+        let brace = from + memchr(b'{', bytes.get(from..)?)?;
+        let before = bytes[..brace].trim_ascii_end();
         let before = before
             .strip_suffix(b",")
             .map_or(before, <[u8]>::trim_ascii_end);
-        if before.ends_with(b"}") && begins_event(bytes, found) {
-            return Some(found);
+        if before.ends_with(b"}") && begins_event(bytes, brace) {
+            return Some(brace);
         }
-        from = found + 1;
+        from = brace + 1;
     }
 }
 
@@ -198,7 +198,7 @@ fn read_piece(bytes: &[u8], base: u64, is_last: bool, only_flows: bool) -> (Part
     let mut part = Part::default();
     part.flows.keep = only_flows;
     let mut learnt = Learnt::default();
-    let mut patience = Patience::new(bytes.len());
+    let mut patience = RecoveryPatience::new(bytes.len());
     let ending = loop {
         cursor.skip_space();
         match cursor.peek() {
@@ -254,11 +254,11 @@ fn read_piece(bytes: &[u8], base: u64, is_last: bool, only_flows: bool) -> (Part
 }
 
 /// Keeps recovery linear: bytes that a broken event was read over may be read again only so often.
-struct Patience {
+struct RecoveryPatience {
     bytes_left: usize,
 }
 
-impl Patience {
+impl RecoveryPatience {
     fn new(piece: usize) -> Self {
         Self {
             bytes_left: piece.saturating_mul(4),
@@ -282,12 +282,12 @@ impl Patience {
 fn next_event(bytes: &[u8], from: usize) -> Option<usize> {
     let mut from = from;
     loop {
-        let found = from + memchr(b'{', bytes.get(from..)?)?;
-        let before = bytes[..found].trim_ascii_end().last();
-        if matches!(before, None | Some(b',' | b'[' | b'}')) && begins_event(bytes, found) {
-            return Some(found);
+        let brace = from + memchr(b'{', bytes.get(from..)?)?;
+        let before = bytes[..brace].trim_ascii_end().last();
+        if matches!(before, None | Some(b',' | b'[' | b'}')) && begins_event(bytes, brace) {
+            return Some(brace);
         }
-        from = found + 1;
+        from = brace + 1;
     }
 }
 

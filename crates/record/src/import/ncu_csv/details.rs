@@ -25,7 +25,7 @@ struct RuleColumns {
 }
 
 impl DetailColumns {
-    fn of(table: &CsvText<'_>, place: &str) -> Result<Self, NcuError> {
+    fn from_header(table: &CsvText<'_>, place: &str) -> Result<Self, NcuError> {
         let need = |column: &'static str| {
             table.column(column).ok_or_else(|| NcuError::MissingColumn {
                 place: place.to_owned(),
@@ -74,8 +74,8 @@ impl DetailColumns {
 
 /// The pages with a row per metric or rule.
 pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), NcuError> {
-    let mut launches = LaunchColumns::of(&table, sink.place)?;
-    let columns = DetailColumns::of(&table, sink.place)?;
+    let mut launches = LaunchColumns::from_header(&table, sink.place)?;
+    let columns = DetailColumns::from_header(&table, sink.place)?;
     let mut rows = 0_u64;
     while let Some(row) = table.next_row() {
         rows += 1;
@@ -111,9 +111,9 @@ fn read_metric(columns: &DetailColumns, row: &Row, launch: usize, sink: &mut Sin
         return;
     }
     let printed_unit = &row.cells[columns.unit];
-    let scaled = unit::base(printed_unit);
+    let scaled = unit::base_unit(printed_unit);
     let cell = &row.cells[columns.value];
-    let value = value(cell, scaled.exponent, sink.notation);
+    let value = parse_value(cell, scaled.exponent, sink.notation);
     if is_suspect(&value, printed_unit) {
         let issue = Issue::warning(IssueCode::NcuBadValue).with("line", row.line);
         let issue = issue.with("metric", name.as_str());
@@ -178,14 +178,14 @@ fn read_rule(
     }
 }
 
-fn bad_speedup(row: &Row, found: &str, sink: &mut Sink<'_>) -> Option<EstimatedSpeedup> {
+fn bad_speedup(row: &Row, cell: &str, sink: &mut Sink<'_>) -> Option<EstimatedSpeedup> {
     let issue = Issue::warning(IssueCode::NcuBadSpeedup).with("line", row.line);
-    sink.lose(issue.with("cell", found));
+    sink.lose(issue.with("cell", cell));
     None
 }
 
 /// What a cell holds, with a number moved to the base unit.
-pub(super) fn value(cell: &str, exponent: i32, notation: Notation) -> Value {
+pub(super) fn parse_value(cell: &str, exponent: i32, notation: Notation) -> Value {
     if matches!(
         cell,
         "" | "n/a" | "N/A" | "no data" | "nan" | "-nan" | "inf" | "-inf"

@@ -21,7 +21,7 @@ pub(super) struct LaunchColumns {
 }
 
 impl LaunchColumns {
-    pub(super) fn of(table: &CsvText<'_>, place: &str) -> Result<Self, NcuError> {
+    pub(super) fn from_header(table: &CsvText<'_>, place: &str) -> Result<Self, NcuError> {
         let missing = |column| NcuError::MissingColumn {
             place: place.to_owned(),
             column,
@@ -72,15 +72,15 @@ impl LaunchColumns {
         };
         let number = |column, name| match cell(column) {
             "" => Ok(0),
-            text => whole(text).ok_or(name),
+            text => parse_whole(text).ok_or(name),
         };
         let triple = |column, name| match cell(column) {
             "" => Ok(None),
-            text => dimensions(text).map(Some).ok_or(name),
+            text => parse_dimensions(text).map(Some).ok_or(name),
         };
         let id = cells
             .get(self.id)
-            .and_then(|cell| whole(cell))
+            .and_then(|cell| parse_whole(cell))
             .ok_or("ID")?;
         let kernel = cells
             .get(self.kernel)
@@ -94,7 +94,7 @@ impl LaunchColumns {
                 fresh
             }
         };
-        let mut ranges = ranges(cell(self.push_pop));
+        let mut ranges = parse_ranges(cell(self.push_pop));
         ranges.extend(ranges_of_start_stop(cell(self.start_stop)));
         Ok(ProfiledLaunch {
             id,
@@ -114,7 +114,7 @@ impl LaunchColumns {
 }
 
 /// A whole number, with whatever a locale puts between thousands.
-pub(super) fn whole(text: &str) -> Option<u64> {
+pub(super) fn parse_whole(text: &str) -> Option<u64> {
     let digits: String = text
         .chars()
         .filter(|c| !matches!(c, ',' | '.' | '\'' | '\u{a0}' | '\u{202f}'))
@@ -122,8 +122,8 @@ pub(super) fn whole(text: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// `(32, 4, 1)`
-pub(super) fn dimensions(text: &str) -> Option<[u32; 3]> {
+/// The three dimensions of a cell such as `(32, 4, 1)`.
+pub(super) fn parse_dimensions(text: &str) -> Option<[u32; 3]> {
     let inner = text.trim().strip_prefix('(')?.strip_suffix(')')?;
     let mut parts = inner.split(',').map(|part| part.trim().parse::<u32>().ok());
     let triple = [parts.next()??, parts.next()??, parts.next()??];
@@ -132,20 +132,20 @@ pub(super) fn dimensions(text: &str) -> Option<[u32; 3]> {
 
 /// `712  "<default domain>:decode:none:none:none:none:none:none" `: ranges in quotes, each the domain, the text and
 /// six fields of payload, colour and message.
-fn ranges(text: &str) -> Vec<LaunchRange> {
+fn parse_ranges(text: &str) -> Vec<LaunchRange> {
     let quoted = text.split('"').skip(1).step_by(2);
-    quoted.filter_map(range).collect()
+    quoted.filter_map(parse_range).collect()
 }
 
 /// The same, with the id of the range as one more field in front inside the quotes.
 fn ranges_of_start_stop(text: &str) -> Vec<LaunchRange> {
     let quoted = text.split('"').skip(1).step_by(2);
     quoted
-        .filter_map(|text| range(text.split_once(':')?.1))
+        .filter_map(|text| parse_range(text.split_once(':')?.1))
         .collect()
 }
 
-fn range(text: &str) -> Option<LaunchRange> {
+fn parse_range(text: &str) -> Option<LaunchRange> {
     const FIELDS_AFTER_TEXT: usize = 6;
     let (domain, rest) = text.split_once(':')?;
     let name = rest
@@ -163,11 +163,11 @@ fn range(text: &str) -> Option<LaunchRange> {
 
 #[cfg(test)]
 mod tests {
-    use super::{dimensions, ranges};
+    use super::{parse_dimensions, parse_ranges};
 
     #[test]
     fn sizes_have_three_numbers() {
-        assert_eq!(dimensions("(32, 4, 1)"), Some([32, 4, 1]));
+        assert_eq!(parse_dimensions("(32, 4, 1)"), Some([32, 4, 1]));
         for text in [
             "",
             "(32, 4)",
@@ -176,16 +176,16 @@ mod tests {
             "32, 4, 1",
             "(-1, 4, 1)",
         ] {
-            assert_eq!(dimensions(text), None, "{text}");
+            assert_eq!(parse_dimensions(text), None, "{text}");
         }
     }
 
     #[test]
     fn a_range_may_have_colons_in_its_text() {
-        let found = ranges(
+        let parsed = parse_ranges(
             "712  \"<default domain>:a:b:none:none:none:none:none:none\" \"lib:c:none:none:none:none:none:none\" ",
         );
-        let texts: Vec<_> = found
+        let texts: Vec<_> = parsed
             .iter()
             .map(|range| (range.domain.as_str(), range.name.as_str()))
             .collect();

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use self::launch::LaunchColumns;
 use super::csv_text::{CsvText, Row};
-use super::{ImportError, Importer, Profile, Source};
+use super::{ImportError, Importer, Limits, Profile, Source};
 use crate::counters::unit::Notation;
 use crate::counters::{Counters, CountersBuilder, MetricId, ProfiledLaunch, Reading};
 use crate::issue::{Issue, IssueCode};
@@ -30,17 +30,26 @@ pub(crate) const IMPORTER: Importer = Importer {
 };
 
 fn read_source(source: &Source) -> Result<Profile, ImportError> {
-    let place = source
-        .path()
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy();
-    let mut counters = read(source.bytes(), &place)
-        .map_err(|error| source.unusable("an Nsight Compute page", error.to_string()))?;
-    counters
-        .issues
-        .splice(0..0, source.issues().iter().cloned());
-    Ok(Profile::Counters(Box::new(counters)))
+    let mut builder = CountersBuilder::default();
+    read_page(&mut builder, source)?;
+    Ok(Profile::Counters(Box::new(builder.counters)))
+}
+
+/// Reads pages of one report, so that their rows with one ID are of one launch.
+pub fn read_pages(files: &[PathBuf], limits: &Limits) -> Result<Counters, ImportError> {
+    let mut builder = CountersBuilder::default();
+    for file in files {
+        read_page(&mut builder, &Source::open(file, limits)?)?;
+    }
+    Ok(builder.counters)
+}
+
+fn read_page(builder: &mut CountersBuilder, source: &Source) -> Result<(), ImportError> {
+    let place = source.path().file_name().unwrap_or_default();
+    let issues = source.issues().iter().cloned();
+    builder.counters.issues.extend(issues);
+    read_into(builder, source.bytes(), &place.to_string_lossy(), "")
+        .map_err(|error| source.unusable("an Nsight Compute page", error.to_string()))
 }
 
 /// Why a page of counters could not be read.
@@ -94,7 +103,7 @@ pub fn read(bytes: &[u8], place: &str) -> Result<Counters, NcuError> {
 }
 
 /// A page of every launch of an hour is far from this.
-const MOST_PAGE_BYTES: u64 = 1 << 32;
+const PAGE_MAX_BYTES: u64 = 1 << 32;
 
 /// Reads every page below a directory, at most two levels down. Files in one directory are of one report, so that
 /// their rows with one ID are of one launch.
@@ -111,7 +120,7 @@ pub fn read_directory(path: &Path) -> Result<Counters, NcuError> {
             source,
         };
         let bytes = folder
-            .read(file.strip_prefix(path).unwrap_or(&file), MOST_PAGE_BYTES)
+            .read(file.strip_prefix(path).unwrap_or(&file), PAGE_MAX_BYTES)
             .map_err(failed)?;
         let relative = file.strip_prefix(path).unwrap_or(&file);
         let place = relative.display().to_string();
@@ -188,7 +197,7 @@ fn read_into(
         builder.counters.issues.push(issue);
     }
     let mut sink = Sink::new(builder, place, report);
-    sink.notation = notation::of(bytes, &mut sink);
+    sink.notation = notation::detect_notation(bytes, &mut sink);
     if per_kernel::is_header(&table.header) {
         per_kernel::read(table, &mut sink)?;
     } else if table.column("Metric Name").is_some() {

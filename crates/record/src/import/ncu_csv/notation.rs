@@ -8,12 +8,12 @@ use crate::issue::{Issue, IssueCode};
 
 /// The notation of all numbers of a page, by those that can be of one notation only. A page without any is taken for one with a
 /// decimal point, and says so where that decides a value.
-pub(super) fn of(bytes: &[u8], sink: &mut Sink<'_>) -> Notation {
+pub(super) fn detect_notation(bytes: &[u8], sink: &mut Sink<'_>) -> Notation {
     let (mut point, mut comma, mut either) = (0_u64, 0_u64, 0_u64);
     let Some(mut table) = CsvText::find(bytes, super::is_header) else {
         return Notation::Point;
     };
-    let columns = values(&table);
+    let columns = value_columns(&table);
     while let Some(row) = table.next_row() {
         for cell in columns.iter().filter_map(|at| row.cells.get(*at)) {
             match Notation::shown_by(cell) {
@@ -38,7 +38,7 @@ pub(super) fn of(bytes: &[u8], sink: &mut Sink<'_>) -> Notation {
 }
 
 /// Columns of values: those of a row per metric, or all that are metrics.
-fn values(table: &CsvText<'_>) -> Vec<usize> {
+fn value_columns(table: &CsvText<'_>) -> Vec<usize> {
     let named = [
         "Metric Value",
         "Estimated Speedup",
@@ -46,9 +46,9 @@ fn values(table: &CsvText<'_>) -> Vec<usize> {
         "Maximum",
         "Average",
     ];
-    let found: Vec<usize> = named.iter().filter_map(|name| table.column(name)).collect();
-    if !found.is_empty() {
-        return found;
+    let columns: Vec<usize> = named.iter().filter_map(|name| table.column(name)).collect();
+    if !columns.is_empty() {
+        return columns;
     }
     let all = table.header.iter().enumerate();
     all.filter(|(_, name)| !LaunchColumns::is_shared(name))

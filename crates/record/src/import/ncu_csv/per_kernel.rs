@@ -27,7 +27,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(table: &CsvText<'_>, place: &str) -> Result<Self, NcuError> {
+    fn from_header(table: &CsvText<'_>, place: &str) -> Result<Self, NcuError> {
         let need = |column: &'static str| {
             table.column(column).ok_or_else(|| NcuError::MissingColumn {
                 place: place.to_owned(),
@@ -53,7 +53,7 @@ impl Columns {
 /// Each kernel becomes one launch that stands for all of its launches and has their mean values: `Minimum` and `Maximum` belong to
 /// launches that cannot be separated any more.
 pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), NcuError> {
-    let columns = Columns::of(&table, sink.place)?;
+    let columns = Columns::from_header(&table, sink.place)?;
     let mut kernels: Vec<[String; 4]> = Vec::new();
     let mut launches = 0;
     while let Some(row) = table.next_row() {
@@ -63,7 +63,7 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
             sink.lose(issue.with("cells", row.cells.len()));
             continue;
         }
-        let Some(count) = super::launch::whole(&row.cells[columns.invocations]) else {
+        let Some(count) = super::launch::parse_whole(&row.cells[columns.invocations]) else {
             let issue = Issue::warning(IssueCode::NcuBadLaunch).with("line", row.line);
             sink.lose(issue.with("column", "Invocations"));
             continue;
@@ -81,7 +81,7 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
             kernels.push(key);
             kernels.len() - 1
         });
-        let launch = sink.launch(launch(&columns, &row, id as u64), row.line);
+        let launch = sink.launch(summary_launch(&columns, &row, id as u64), row.line);
         read_metric(&columns, &row, launch, sink);
     }
     if kernels.is_empty() {
@@ -93,7 +93,7 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
     Ok(())
 }
 
-fn launch(columns: &Columns, row: &Row, id: u64) -> ProfiledLaunch {
+fn summary_launch(columns: &Columns, row: &Row, id: u64) -> ProfiledLaunch {
     let cell = |at: Option<usize>| at.map_or("", |at| row.cells[at].as_str());
     let kernel = row.cells[columns.kernel].clone();
     ProfiledLaunch {
@@ -102,8 +102,8 @@ fn launch(columns: &Columns, row: &Row, id: u64) -> ProfiledLaunch {
         kernel,
         device: cell(columns.device).parse().unwrap_or(0),
         compute_capability: cell(columns.compute_capability).to_owned(),
-        grid: super::launch::dimensions(cell(columns.grid)),
-        block: super::launch::dimensions(cell(columns.block)),
+        grid: super::launch::parse_dimensions(cell(columns.grid)),
+        block: super::launch::parse_dimensions(cell(columns.block)),
         ..ProfiledLaunch::default()
     }
 }
@@ -115,9 +115,9 @@ fn read_metric(columns: &Columns, row: &Row, launch: usize, sink: &mut Sink<'_>)
         return;
     }
     let printed_unit = &row.cells[columns.unit];
-    let scaled = unit::base(printed_unit);
+    let scaled = unit::base_unit(printed_unit);
     let cell = &row.cells[columns.average];
-    let value = details::value(cell, scaled.exponent, sink.notation);
+    let value = details::parse_value(cell, scaled.exponent, sink.notation);
     if details::is_suspect(&value, printed_unit) {
         let issue = Issue::warning(IssueCode::NcuBadValue).with("line", row.line);
         let issue = issue.with("metric", name.as_str());

@@ -15,7 +15,7 @@ struct MetricColumn {
 
 /// The page with a column per metric: a row of units, then a row per launch.
 pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), NcuError> {
-    let mut columns = LaunchColumns::of(&table, sink.place)?;
+    let mut columns = LaunchColumns::from_header(&table, sink.place)?;
     let Some(units) = table.next_row() else {
         sink.lose(Issue::warning(IssueCode::NcuNoRows));
         return Ok(());
@@ -32,7 +32,7 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
         .enumerate()
         .filter(|(_, (name, _))| !LaunchColumns::is_shared(name))
         .map(|(at, (name, printed_unit))| {
-            let scaled = unit::base(printed_unit);
+            let scaled = unit::base_unit(printed_unit);
             let id = sink.builder.metric(Metric {
                 section: String::new(),
                 label: String::new(),
@@ -61,7 +61,7 @@ pub(super) fn read(mut table: CsvText<'_>, sink: &mut Sink<'_>) -> Result<(), Nc
         };
         for metric in &metrics {
             let cell = &row.cells[metric.at];
-            let value = details::value(cell, metric.exponent, sink.notation);
+            let value = details::parse_value(cell, metric.exponent, sink.notation);
             if details::is_suspect(&value, &metric.printed_unit) {
                 let issue = Issue::warning(IssueCode::NcuBadValue).with("line", row.line);
                 let issue = issue.with("metric", metric.name.as_str());

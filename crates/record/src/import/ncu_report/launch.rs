@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::super::protobuf::{Field, all, first};
-use super::units::unit;
+use super::super::protobuf::{Field, all_bytes, first_field};
+use super::units::metric_unit;
 use crate::counters::{
     CountersBuilder, EstimatedSpeedup, LaunchRange, Metric, MetricId, ProfiledLaunch, Reading,
     Rule, RuleKind, Value,
@@ -23,7 +23,7 @@ pub(super) struct LaunchReader {
 impl LaunchReader {
     /// Adds the names that a block states.
     pub(super) fn learn(&mut self, strings: &[u8]) {
-        let new = all(strings, 1).map(|text| String::from_utf8_lossy(text).into_owned());
+        let new = all_bytes(strings, 1).map(|text| String::from_utf8_lossy(text).into_owned());
         self.names.extend(new);
         self.metrics.resize(self.names.len(), None);
     }
@@ -31,9 +31,9 @@ impl LaunchReader {
     /// Adds a launch; `None` where it has no name or size, which every one has.
     pub(super) fn read(&mut self, entry: &[u8], builder: &mut CountersBuilder) -> Option<()> {
         // Kernels with C names have no demangled one; functions and symbols follow.
-        let names = [7, 6, 5].map(|number| first(entry, number).and_then(Field::text));
+        let names = [7, 6, 5].map(|number| first_field(entry, number).and_then(Field::text));
         let kernel = names.into_iter().flatten().find(|name| !name.is_empty())?;
-        let whole = |number| first(entry, number).and_then(Field::whole);
+        let whole = |number| first_field(entry, number).and_then(Field::whole);
         let mut launch = ProfiledLaunch {
             id: builder.counters.launches.len() as u64,
             process: self.process,
@@ -41,13 +41,13 @@ impl LaunchReader {
             kernel,
             context: whole(22).unwrap_or(0),
             stream: whole(23).unwrap_or(0),
-            grid: first(entry, 10).and_then(size),
-            block: first(entry, 11).and_then(size),
-            ranges: ranges(entry, whole(1)?),
-            rules: all(entry, 19).flat_map(rules).collect(),
+            grid: first_field(entry, 10).and_then(parse_size),
+            block: first_field(entry, 11).and_then(parse_size),
+            ranges: launch_ranges(entry, whole(1)?),
+            rules: all_bytes(entry, 19).flat_map(read_rules).collect(),
             ..ProfiledLaunch::default()
         };
-        for result in all(entry, 13) {
+        for result in all_bytes(entry, 13) {
             launch.readings.extend(self.reading(result, builder));
         }
         let device = builder.counters.number(&launch, "launch__device_id");
@@ -57,7 +57,7 @@ impl LaunchReader {
     }
 
     fn reading(&mut self, result: &[u8], builder: &mut CountersBuilder) -> Option<Reading> {
-        let index = usize::try_from(first(result, 1)?.whole()?).ok()?;
+        let index = usize::try_from(first_field(result, 1)?.whole()?).ok()?;
         let name = self.names.get(index)?;
         let slot = self.metrics.get_mut(index)?;
         let metric = *slot.get_or_insert_with(|| {
@@ -65,24 +65,24 @@ impl LaunchReader {
                 section: String::new(),
                 label: String::new(),
                 name: name.clone(),
-                unit: unit(name),
+                unit: metric_unit(name),
             })
         });
-        let value = first(result, 2).and_then(Field::bytes);
+        let value = first_field(result, 2).and_then(Field::bytes);
         Some(Reading {
             metric,
             value: value.map_or(Value::Absent, number_or_text),
-            printed_unit: unit(name),
+            printed_unit: metric_unit(name),
         })
     }
 }
 
 /// Names that each of their users gets a copy of are cut to so many bytes.
-const LONGEST_NAME: usize = 256;
+const NAME_MAX_BYTES: usize = 256;
 
 fn short_name(field: Field<'_>) -> Option<String> {
     let bytes = field.bytes()?;
-    let kept = &bytes[..bytes.len().min(LONGEST_NAME)];
+    let kept = &bytes[..bytes.len().min(NAME_MAX_BYTES)];
     Some(String::from_utf8_lossy(kept).into_owned())
 }
 
@@ -95,12 +95,12 @@ pub(super) fn describe(builder: &mut CountersBuilder, devices: &[&[u8]], most: u
     }
     let mut copied = 0_usize;
     for device in devices {
-        let id = first(device, 1).and_then(Field::whole).unwrap_or(0);
+        let id = first_field(device, 1).and_then(Field::whole).unwrap_or(0);
         // The first description of a device counts.
         let Some(launches) = launches.remove(&id) else {
             continue;
         };
-        let readings: Vec<Reading> = all(device, 3)
+        let readings: Vec<Reading> = all_bytes(device, 3)
             .filter_map(|attribute| attribute_reading(attribute, builder))
             .collect();
         let counters = &mut builder.counters;
@@ -122,8 +122,8 @@ pub(super) fn describe(builder: &mut CountersBuilder, devices: &[&[u8]], most: u
 }
 
 fn attribute_reading(attribute: &[u8], builder: &mut CountersBuilder) -> Option<Reading> {
-    let name = first(attribute, 1)?.text()?;
-    let value = number_or_text(first(attribute, 2)?.bytes()?);
+    let name = first_field(attribute, 1)?.text()?;
+    let value = number_or_text(first_field(attribute, 2)?.bytes()?);
     Some(Reading {
         metric: builder.metric(Metric {
             section: String::new(),
@@ -146,7 +146,7 @@ fn number_or_text(message: &[u8]) -> Value {
         }
     };
     for at in 1..=5 {
-        match (at, first(message, at)) {
+        match (at, first_field(message, at)) {
             (1, Some(Field::Bytes(text))) => {
                 return Value::Text(String::from_utf8_lossy(text).into_owned());
             }
@@ -159,38 +159,40 @@ fn number_or_text(message: &[u8]) -> Value {
     Value::Absent
 }
 
-fn size(field: Field<'_>) -> Option<[u32; 3]> {
+fn parse_size(field: Field<'_>) -> Option<[u32; 3]> {
     let message = field.bytes()?;
     let side = |number| {
-        let side = first(message, number).and_then(Field::whole).unwrap_or(1);
+        let side = first_field(message, number)
+            .and_then(Field::whole)
+            .unwrap_or(1);
         u32::try_from(side).ok()
     };
     Some([side(1)?, side(2)?, side(3)?])
 }
 
 /// Push/pop ranges of the launching thread, outermost first.
-fn ranges(entry: &[u8], thread: u64) -> Vec<LaunchRange> {
-    let Some(state) = first(entry, 21).and_then(Field::bytes) else {
+fn launch_ranges(entry: &[u8], thread: u64) -> Vec<LaunchRange> {
+    let Some(state) = first_field(entry, 21).and_then(Field::bytes) else {
         return Vec::new();
     };
-    let id = |message: &[u8]| first(message, 1).and_then(Field::whole);
+    let id = |message: &[u8]| first_field(message, 1).and_then(Field::whole);
     let mut domain_names: HashMap<Option<u64>, String> = HashMap::new();
-    for domain in all(state, 1) {
-        let name = first(domain, 2).and_then(short_name);
+    for domain in all_bytes(state, 1) {
+        let name = first_field(domain, 2).and_then(short_name);
         let name = name.filter(|name| name != "<default domain>");
         domain_names
             .entry(id(domain))
             .or_insert(name.unwrap_or_default());
     }
-    let own = all(state, 2).filter(|message| id(message) == Some(thread));
-    let domains = own.flat_map(|message| all(message, 2));
+    let own = all_bytes(state, 2).filter(|message| id(message) == Some(thread));
+    let domains = own.flat_map(|message| all_bytes(message, 2));
     domains
         .flat_map(|domain| {
             let domain_name = domain_names.get(&id(domain)).cloned().unwrap_or_default();
-            all(domain, 3).filter_map(move |range| {
+            all_bytes(domain, 3).filter_map(move |range| {
                 Some(LaunchRange {
                     domain: domain_name.clone(),
-                    name: first(range, 1)?.text()?,
+                    name: first_field(range, 1)?.text()?,
                 })
             })
         })
@@ -198,25 +200,29 @@ fn ranges(entry: &[u8], thread: u64) -> Vec<LaunchRange> {
 }
 
 /// The messages of one rule.
-fn rules(result: &[u8]) -> Vec<Rule> {
+fn read_rules(result: &[u8]) -> Vec<Rule> {
     let name = |number| {
-        first(result, number)
+        first_field(result, number)
             .and_then(short_name)
             .unwrap_or_default()
     };
     let (name, section) = (name(1), name(4));
-    let body = first(result, 3).and_then(Field::bytes).unwrap_or_default();
-    let mut found: Vec<Rule> = Vec::new();
-    for item in all(body, 1) {
+    let body = first_field(result, 3)
+        .and_then(Field::bytes)
+        .unwrap_or_default();
+    let mut rules: Vec<Rule> = Vec::new();
+    for item in all_bytes(body, 1) {
         // An estimate is beside its message, or an item of its own after it.
-        let estimate = first(item, 10).and_then(Field::bytes).and_then(speedup);
-        let Some(message) = first(item, 1).and_then(Field::bytes) else {
-            if let (Some(estimate), Some(rule)) = (estimate, found.last_mut()) {
+        let estimate = first_field(item, 10)
+            .and_then(Field::bytes)
+            .and_then(parse_speedup);
+        let Some(message) = first_field(item, 1).and_then(Field::bytes) else {
+            if let (Some(estimate), Some(rule)) = (estimate, rules.last_mut()) {
                 rule.speedup = Some(estimate);
             }
             continue;
         };
-        let kind = match first(message, 2).and_then(Field::whole) {
+        let kind = match first_field(message, 2).and_then(Field::whole) {
             Some(1) => RuleKind::Information,
             Some(2) => RuleKind::Warning,
             Some(4) => RuleKind::Optimization,
@@ -224,29 +230,33 @@ fn rules(result: &[u8]) -> Vec<Rule> {
             None | Some(0) => continue,
             Some(other) => RuleKind::Other(other.to_string()),
         };
-        found.push(Rule {
+        rules.push(Rule {
             section: section.clone(),
             name: name.clone(),
             kind,
-            description: plain(&first(message, 1).and_then(Field::text).unwrap_or_default()),
+            description: plain_text(
+                &first_field(message, 1)
+                    .and_then(Field::text)
+                    .unwrap_or_default(),
+            ),
             speedup: estimate,
         });
     }
-    found
+    rules
 }
 
-fn speedup(message: &[u8]) -> Option<EstimatedSpeedup> {
-    let Some(Field::Fixed64(bits)) = first(message, 2) else {
+fn parse_speedup(message: &[u8]) -> Option<EstimatedSpeedup> {
+    let Some(Field::Fixed64(bits)) = first_field(message, 2) else {
         return None;
     };
     Some(EstimatedSpeedup {
-        of_whole_kernel: first(message, 1).and_then(Field::whole) == Some(2),
+        of_whole_kernel: first_field(message, 1).and_then(Field::whole) == Some(2),
         percent: f64::from_bits(bits),
     })
 }
 
 /// A message without its links: `@section:LaunchStats:Launch Statistics@` and `@url:Title:https://…@` are their titles.
-fn plain(text: &str) -> String {
+fn plain_text(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('@') {

@@ -9,7 +9,7 @@ mod launch;
 mod units;
 
 use self::launch::LaunchReader;
-use super::protobuf::{Field, all, first};
+use super::protobuf::{Field, all_bytes, first_field};
 use super::{ImportError, Importer, Profile, Source};
 use crate::counters::{Counters, CountersBuilder};
 use crate::issue::{Issue, IssueCode};
@@ -106,15 +106,23 @@ fn read_block<'a>(
     others: &mut u64,
 ) -> Option<()> {
     let header = take_entry(rest)?;
-    let session = first(header, 3).and_then(Field::bytes).unwrap_or_default();
-    devices.extend(all(session, 6));
-    let whole = |number| first(header, number).and_then(Field::whole).unwrap_or(0);
-    let process = first(header, 6)
+    let session = first_field(header, 3)
         .and_then(Field::bytes)
-        .and_then(|process| first(process, 1))
+        .unwrap_or_default();
+    devices.extend(all_bytes(session, 6));
+    let whole = |number| {
+        first_field(header, number)
+            .and_then(Field::whole)
+            .unwrap_or(0)
+    };
+    let process = first_field(header, 6)
+        .and_then(Field::bytes)
+        .and_then(|process| first_field(process, 1))
         .and_then(Field::whole)
         .unwrap_or(0);
-    let strings = first(header, 4).and_then(Field::bytes).unwrap_or_default();
+    let strings = first_field(header, 4)
+        .and_then(Field::bytes)
+        .unwrap_or_default();
     reader.learn(strings);
     reader.process = process;
     let payload_bytes = usize::try_from(whole(5)).ok()?;

@@ -4,7 +4,7 @@
 //! name that these rules do not cover has no unit; a test holds all others against the tool's own CSV page.
 
 /// The base unit of a metric's values; empty where it has none or its name does not tell.
-pub(super) fn unit(name: &str) -> String {
+pub(super) fn metric_unit(name: &str) -> String {
     let (counter, suffixes) = name.split_once('.').unwrap_or((name, ""));
     if suffixes.contains("pct_of_peak") || suffixes.rsplit('.').next() == Some("pct") {
         return "%".to_owned();
@@ -14,7 +14,7 @@ pub(super) fn unit(name: &str) -> String {
         return String::new();
     }
     let base = if counter.starts_with("launch__") {
-        return launch(counter).to_owned();
+        return launch_unit(counter).to_owned();
     } else if counter.contains("average_") || counter.starts_with("derived__") {
         return String::new();
     } else if counter.ends_with("time_duration") {
@@ -40,7 +40,7 @@ pub(super) fn unit(name: &str) -> String {
     } else {
         ""
     };
-    match (base, rate(suffixes)) {
+    match (base, rate_unit(suffixes)) {
         ("", _) => String::new(),
         (base, None) => base.to_owned(),
         ("cycle", Some("s")) => "Hz".to_owned(),
@@ -52,7 +52,7 @@ pub(super) fn unit(name: &str) -> String {
 }
 
 /// What a suffix divides by.
-fn rate(suffixes: &str) -> Option<&'static str> {
+fn rate_unit(suffixes: &str) -> Option<&'static str> {
     if suffixes.ends_with("per_second") {
         Some("s")
     } else if suffixes.contains("per_cycle") || suffixes.contains("peak_sustained") {
@@ -62,7 +62,7 @@ fn rate(suffixes: &str) -> Option<&'static str> {
     }
 }
 
-fn launch(counter: &str) -> &'static str {
+fn launch_unit(counter: &str) -> &'static str {
     match counter {
         "launch__registers_per_thread" => "register/thread",
         "launch__shared_mem_per_block"

@@ -44,7 +44,7 @@ impl Database {
     /// Lists the tables. An error says that the file cannot be read as a database at all. `bytes` is the size of the file:
     /// pages that are named several times can make it a database of any size.
     pub(super) fn open(mut connection: Connection, bytes: u64) -> rusqlite::Result<Self> {
-        restrict(&mut connection, bytes)?;
+        restrict_connection(&mut connection, bytes)?;
         let mut tables = BTreeMap::new();
         {
             // A table of a module (full text search and others) has no page of its own, and is not looked at.
@@ -55,8 +55,8 @@ impl Database {
                 .query_map([], |row| row.get(0))?
                 .collect::<Result<_, _>>()?;
             for name in names {
-                let mut columns =
-                    connection.prepare(&format!("PRAGMA table_info({})", quoted(&name)))?;
+                let mut columns = connection
+                    .prepare(&format!("PRAGMA table_info({})", quote_identifier(&name)))?;
                 let columns: Vec<String> = columns
                     .query_map([], |row| row.get(1))?
                     .collect::<Result<_, _>>()?;
@@ -92,7 +92,7 @@ impl Database {
     /// How many rows a table has, as far as that can be counted.
     pub(super) fn rows(&self, table: &str) -> Option<u64> {
         // Not by `COUNT(*)`, which nothing can end.
-        let query = format!("SELECT NULL FROM {}", quoted(table));
+        let query = format!("SELECT NULL FROM {}", quote_identifier(table));
         let mut statement = self.connection.prepare(&query).ok()?;
         let mut rows = statement.query([]).ok()?;
         let mut count = 0;
@@ -129,13 +129,17 @@ impl Database {
             .iter()
             .map(|column| {
                 if is_present(column) {
-                    quoted(column)
+                    quote_identifier(column)
                 } else {
                     "NULL".to_owned()
                 }
             })
             .collect();
-        let query = format!("SELECT {} FROM {}", selected.join(", "), quoted(table));
+        let query = format!(
+            "SELECT {} FROM {}",
+            selected.join(", "),
+            quote_identifier(table)
+        );
         let mut read = 0;
         let mut is_over = false;
         let mut unusable: Option<(u64, u64, usize)> = None;
@@ -181,7 +185,6 @@ impl Database {
         read
     }
 
-    /// Loads the string table.
     pub(super) fn load_texts(&mut self) {
         let mut texts = HashMap::new();
         self.scan("StringIds", &["id", "value"], 2, |cells| {
@@ -264,7 +267,7 @@ impl Cells<'_> {
 }
 
 /// Lets SQLite do nothing but read: no function or trigger that the file names, no page written, no end of work.
-fn restrict(connection: &mut Connection, bytes: u64) -> rusqlite::Result<()> {
+fn restrict_connection(connection: &mut Connection, bytes: u64) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
@@ -280,6 +283,6 @@ fn restrict(connection: &mut Connection, bytes: u64) -> rusqlite::Result<()> {
     connection.progress_handler(STEPS_AT_ONCE, Some(spent))
 }
 
-fn quoted(name: &str) -> String {
+fn quote_identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -31,7 +31,7 @@ const PLACE: [&str; 7] = [
     "globalPid",
 ];
 
-struct Place {
+struct DevicePlace {
     start: i64,
     duration: i64,
     device: u32,
@@ -41,11 +41,11 @@ struct Place {
     is_backwards: bool,
 }
 
-fn place(cells: &mut Cells<'_>, reading: &mut Reading) -> Option<Place> {
+fn read_place(cells: &mut Cells<'_>, reading: &mut Reading) -> Option<DevicePlace> {
     let (start, end, device) = (cells.int()?, cells.int()?, cells.int()?);
     let (context, stream, correlation, process) =
         (cells.small(), cells.int(), cells.int(), cells.int());
-    Some(Place {
+    Some(DevicePlace {
         start,
         duration: end.saturating_sub(start).max(0),
         device: reading.devices.number(process, device)?,
@@ -57,7 +57,7 @@ fn place(cells: &mut Cells<'_>, reading: &mut Reading) -> Option<Place> {
 }
 
 /// The graph behind a node: its own column where this version has one, else the upper half of the node's id.
-fn graph(node: Option<i64>, graph: Option<i64>) -> (u64, u32) {
+fn graph_ids(node: Option<i64>, graph: Option<i64>) -> (u64, u32) {
     let node = node.unwrap_or(0) as u64;
     (
         node,
@@ -86,14 +86,14 @@ fn read_kernels(database: &mut Database, reading: &mut Reading) {
     ]);
     let mut backwards = 0;
     let rows = database.scan(TABLE, &columns, 3, |cells| {
-        let at = place(cells, reading)?;
+        let at = read_place(cells, reading)?;
         backwards += u64::from(at.is_backwards);
         let (demangled, mangled, short) = (cells.int(), cells.int(), cells.int());
         let grid = [cells.small(), cells.small(), cells.small()];
         let block = [cells.small(), cells.small(), cells.small()];
         let (registers, static_shared, dynamic_shared) =
             (cells.small(), cells.small(), cells.small());
-        let (graph_node, graph) = graph(cells.int(), cells.int());
+        let (graph_node, graph) = graph_ids(cells.int(), cells.int());
         // 0 is no string of a kernel, whatever the table of strings has under it.
         let mut names = [demangled, mangled, short]
             .into_iter()
@@ -138,7 +138,7 @@ fn read_graphs(database: &mut Database, reading: &mut Reading) {
     columns.extend(["graphId", "graphExecId"]);
     let (mut whole, mut without_time) = (0, 0);
     let rows = database.scan(TABLE, &columns, 3, |cells| {
-        let at = place(cells, reading)?;
+        let at = read_place(cells, reading)?;
         let (graph, executable) = (cells.int(), cells.int());
         if at.start == 0 && at.duration == 0 {
             // The driver says so when it could not take the time.
@@ -183,11 +183,11 @@ fn read_copies(database: &mut Database, reading: &mut Reading) {
     ]);
     let mut backwards = 0;
     let rows = database.scan(TABLE, &columns, 3, |cells| {
-        let at = place(cells, reading)?;
+        let at = read_place(cells, reading)?;
         backwards += u64::from(at.is_backwards);
         let (kind, bytes) = (cells.int(), cells.int());
         let (source, target) = (cells.int(), cells.int());
-        let (graph_node, graph) = graph(cells.int(), cells.int());
+        let (graph_node, graph) = graph_ids(cells.int(), cells.int());
         let direction = copy_direction(kind, &kinds);
         let name = reading
             .builder
@@ -269,10 +269,10 @@ fn read_memsets(database: &mut Database, reading: &mut Reading) {
     columns.extend(["bytes", "memKind", "graphNodeId", "graphId"]);
     let mut backwards = 0;
     let rows = database.scan(TABLE, &columns, 3, |cells| {
-        let at = place(cells, reading)?;
+        let at = read_place(cells, reading)?;
         backwards += u64::from(at.is_backwards);
         let (bytes, kind) = (cells.int(), cells.int());
-        let (graph_node, graph) = graph(cells.int(), cells.int());
+        let (graph_node, graph) = graph_ids(cells.int(), cells.int());
         let name = reading.builder.intern("[CUDA memset]");
         reading.builder.memsets.push(Memset {
             start: at.start,
@@ -304,7 +304,7 @@ fn read_syncs(database: &mut Database, reading: &mut Reading) {
     let mut columns = PLACE.to_vec();
     columns.push("syncType");
     let rows = database.scan(TABLE, &columns, 3, |cells| {
-        let at = place(cells, reading)?;
+        let at = read_place(cells, reading)?;
         let code = cells.int().unwrap_or(0);
         let kind = match code {
             1 => SyncKind::EVENT,

@@ -44,13 +44,13 @@ pub fn read(source: &Source) -> Result<Trace, ImportError> {
         .map_err(|error| unusable(format!("SQLite cannot read its tables: {error}")))?;
     if !is_export(&database) {
         let names: Vec<&str> = database.tables().map(|(name, _)| name).take(5).collect();
-        let found = if names.is_empty() {
+        let tables = if names.is_empty() {
             "no tables".to_owned()
         } else {
             names.join(", ")
         };
         return Err(unusable(format!(
-            "it is another kind of SQLite file: none of Nsight Systems' tables is there (it has {found})"
+            "it is another kind of SQLite file: none of Nsight Systems' tables is there (it has {tables})"
         )));
     }
     database.load_texts();
@@ -59,8 +59,8 @@ pub fn read(source: &Source) -> Result<Trace, ImportError> {
         interned: HashMap::new(),
         threads_seen: BTreeSet::new(),
         builder: TraceBuilder::default(),
-        correlations: Correlations::of(&mut database),
-        devices: target::DeviceNumbers::of(&mut database),
+        correlations: Correlations::scan_processes(&mut database),
+        devices: target::DeviceNumbers::scan_devices(&mut database),
     };
     let metadata = &mut reading.builder.metadata;
     metadata.insert("tool".to_owned(), "nsys".to_owned());
@@ -130,7 +130,7 @@ struct Correlations {
 }
 
 impl Correlations {
-    fn of(database: &mut Database) -> Self {
+    fn scan_processes(database: &mut Database) -> Self {
         let mut processes = BTreeSet::new();
         for (table, column) in [
             ("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid"),

@@ -7,7 +7,7 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::process_of;
-use crate::secrets::redacted;
+use crate::secrets::redact;
 
 /// Names in the tables of metadata whose values go: arguments, variables, users, hosts, directories.
 const PRIVATE: [&str; 11] = [
@@ -47,23 +47,23 @@ pub fn scrub(path: &Path) -> rusqlite::Result<()> {
     for table in METADATA {
         private_values(&change, table)?;
     }
-    printed(&change)?;
-    environments(&change)?;
+    clear_printed(&change)?;
+    clear_environments(&change)?;
     other_processes(&change)?;
     change.commit()?;
     connection.execute_batch("VACUUM")
 }
 
-fn has(connection: &Connection, table: &str, columns: &[&str]) -> rusqlite::Result<bool> {
+fn has_columns(connection: &Connection, table: &str, columns: &[&str]) -> rusqlite::Result<bool> {
     for column in columns {
-        let found = connection
+        let row = connection
             .query_row(
                 "SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2",
                 params![table, column],
                 |_| Ok(()),
             )
             .optional()?;
-        if found.is_none() {
+        if row.is_none() {
             return Ok(false);
         }
     }
@@ -71,7 +71,7 @@ fn has(connection: &Connection, table: &str, columns: &[&str]) -> rusqlite::Resu
 }
 
 fn private_values(connection: &Connection, table: &str) -> rusqlite::Result<()> {
-    if !has(connection, table, &["name", "value"])? {
+    if !has_columns(connection, table, &["name", "value"])? {
         return Ok(());
     }
     let is_private = PRIVATE.map(|part| format!("upper(name) LIKE '%{part}%'"));
@@ -84,10 +84,12 @@ fn private_values(connection: &Connection, table: &str) -> rusqlite::Result<()> 
 }
 
 /// What the program wrote to its standard streams, and other files that the tool took along.
-fn printed(connection: &Connection) -> rusqlite::Result<()> {
+fn clear_printed(connection: &Connection) -> rusqlite::Result<()> {
     for table in ["ProcessStreams", "ANALYSIS_FILE"] {
         for column in ["contentId", "filenameId"] {
-            if has(connection, table, &[column])? && has(connection, "StringIds", &["id"])? {
+            if has_columns(connection, table, &[column])?
+                && has_columns(connection, "StringIds", &["id"])?
+            {
                 let sql = format!(
                     "UPDATE StringIds SET value = '' WHERE id IN (SELECT {column} FROM {table})"
                 );
@@ -95,15 +97,15 @@ fn printed(connection: &Connection) -> rusqlite::Result<()> {
             }
         }
     }
-    if has(connection, "ANALYSIS_FILE", &["filename"])? {
+    if has_columns(connection, "ANALYSIS_FILE", &["filename"])? {
         connection.execute("UPDATE ANALYSIS_FILE SET filename = ''", [])?;
     }
     Ok(())
 }
 
 /// Strings that are an environment, and credentials in any string.
-fn environments(connection: &Connection) -> rusqlite::Result<()> {
-    if !has(connection, "StringIds", &["id", "value"])? {
+fn clear_environments(connection: &Connection) -> rusqlite::Result<()> {
+    if !has_columns(connection, "StringIds", &["id", "value"])? {
         return Ok(());
     }
     let mut changed = Vec::new();
@@ -116,7 +118,7 @@ fn environments(connection: &Connection) -> rusqlite::Result<()> {
         let clean = if is_environment(&text) {
             String::new()
         } else {
-            redacted(&text).into_owned()
+            redact(&text).into_owned()
         };
         if clean != text {
             changed.push((row.get::<_, i64>(0)?, clean));
@@ -144,10 +146,10 @@ fn is_environment(text: &str) -> bool {
 fn other_processes(connection: &Connection) -> rusqlite::Result<()> {
     let mut profiled = BTreeSet::new();
     for (table, column) in EVENTS {
-        if has(connection, table, &[column])? {
+        if has_columns(connection, table, &[column])? {
             let mut all = connection.prepare(&format!("SELECT DISTINCT {column} FROM {table}"))?;
-            let found = all.query_map([], |row| row.get::<_, Option<i64>>(0))?;
-            for global in found {
+            let ids = all.query_map([], |row| row.get::<_, Option<i64>>(0))?;
+            for global in ids {
                 profiled.extend(global?.map(process_of));
             }
         }
@@ -157,7 +159,7 @@ fn other_processes(connection: &Connection) -> rusqlite::Result<()> {
         ("PROCESSES", "globalPid", "name"),
         ("ThreadNames", "globalTid", "nameId"),
     ] {
-        if !has(connection, table, &[column, name])? {
+        if !has_columns(connection, table, &[column, name])? {
             continue;
         }
         let sql = format!("SELECT rowid, {column}, {name} FROM {table}");
@@ -175,19 +177,19 @@ fn other_processes(connection: &Connection) -> rusqlite::Result<()> {
             connection.execute(&format!("DELETE FROM {table} WHERE rowid = ?1"), [row])?;
         }
     }
-    if has(connection, "PROCESSES", &["name"])? {
+    if has_columns(connection, "PROCESSES", &["name"])? {
         // `/home/user/env/bin/python3` is `python3`.
         connection.execute(
             "UPDATE PROCESSES SET name = replace(name, rtrim(name, replace(name, '/', '')), '')",
             [],
         )?;
     }
-    unused(connection, names)
+    clear_unused_strings(connection, names)
 }
 
 /// Names of threads that are gone, where nothing else has them.
-fn unused(connection: &Connection, mut names: BTreeSet<i64>) -> rusqlite::Result<()> {
-    if names.is_empty() || !has(connection, "StringIds", &["id", "value"])? {
+fn clear_unused_strings(connection: &Connection, mut names: BTreeSet<i64>) -> rusqlite::Result<()> {
+    if names.is_empty() || !has_columns(connection, "StringIds", &["id", "value"])? {
         return Ok(());
     }
     let mut columns = connection.prepare(

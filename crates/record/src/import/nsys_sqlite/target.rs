@@ -17,7 +17,7 @@ pub(super) struct DeviceNumbers {
 }
 
 impl DeviceNumbers {
-    pub(super) fn of(database: &mut Database) -> Self {
+    pub(super) fn scan_devices(database: &mut Database) -> Self {
         let mut physical = BTreeMap::new();
         let mut gpus: BTreeMap<i64, BTreeSet<u32>> = BTreeMap::new();
         database.scan(

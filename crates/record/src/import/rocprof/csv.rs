@@ -1,6 +1,6 @@
 use llmprof_units::Nanos;
 
-use super::{CSV_FORMAT, Dispatch, Reading};
+use super::{CSV_FORMAT, Dispatch, RocprofReading};
 use crate::import::csv_text::{CsvText, Row};
 use crate::import::torch_names::add_pushed_range;
 use crate::import::{ImportError, Profile, Source};
@@ -9,17 +9,17 @@ use crate::trace::{Host, HostKind, Range, RangeKind};
 
 /// The tables that are read, by their columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Table {
+enum RocprofTable {
     Kernels,
     Copies,
-    /// API calls, or markers.
+    /// API calls, or markers of ROCTx.
     Calls,
-    /// Sums by name (`--stats`).
+    /// Sums by name, as `--stats` writes them.
     Stats,
 }
 
-impl Table {
-    fn of(header: &[String]) -> Option<Self> {
+impl RocprofTable {
+    fn from_header(header: &[String]) -> Option<Self> {
         let has = |names: &[&str]| {
             names
                 .iter()
@@ -40,21 +40,24 @@ impl Table {
 }
 
 pub(super) fn sniff(head: &[u8]) -> bool {
-    CsvText::find(head, |cells| Table::of(cells).is_some()).is_some()
+    CsvText::find(head, |cells| RocprofTable::from_header(cells).is_some()).is_some()
 }
 
 pub(super) fn read(source: &Source) -> Result<Profile, ImportError> {
-    let table = CsvText::find(source.bytes(), |cells| Table::of(cells).is_some());
-    let found = table.and_then(|table| Some((Table::of(&table.header)?, table)));
-    let Some((kind, mut table)) = found else {
+    let table = CsvText::find(source.bytes(), |cells| {
+        RocprofTable::from_header(cells).is_some()
+    });
+    let kind_and_table =
+        table.and_then(|table| Some((RocprofTable::from_header(&table.header)?, table)));
+    let Some((kind, mut table)) = kind_and_table else {
         return Err(source.unusable(CSV_FORMAT, "it has no header that is known"));
     };
     let header = table.header.clone();
-    let mut reading = Reading::default();
+    let mut reading = RocprofReading::default();
     reading.builder.issues = source.issues().to_vec();
     let mut stats = Vec::new();
     while let Some(row) = table.next_row() {
-        let cells = Cells {
+        let cells = RocprofCells {
             header: &header,
             row: &row,
         };
@@ -62,17 +65,17 @@ pub(super) fn read(source: &Source) -> Result<Profile, ImportError> {
         let is_whole =
             row.cells.len() == header.len() && row.cut_after.is_none_or(|byte| byte == b'"');
         let taken = is_whole.then(|| match kind {
-            Table::Kernels => cells.kernel(&mut reading),
-            Table::Copies => cells.copy(&mut reading),
-            Table::Calls => cells.call(&mut reading),
-            Table::Stats => cells.stats().map(|row| stats.push(row)),
+            RocprofTable::Kernels => cells.kernel(&mut reading),
+            RocprofTable::Copies => cells.copy(&mut reading),
+            RocprofTable::Calls => cells.call(&mut reading),
+            RocprofTable::Stats => cells.stats().map(|row| stats.push(row)),
         });
         if taken.flatten().is_none() {
             reading.unread += 1;
         }
     }
     reading.issues();
-    if kind == Table::Stats {
+    if kind == RocprofTable::Stats {
         let summary = summary_of(stats).ok_or_else(|| {
             source.unusable(
                 CSV_FORMAT,
@@ -136,12 +139,12 @@ fn is_domain(name: &str) -> bool {
         || name.ends_with("_API_EXT")
 }
 
-struct Cells<'a> {
+struct RocprofCells<'a> {
     header: &'a [String],
     row: &'a Row,
 }
 
-impl<'a> Cells<'a> {
+impl<'a> RocprofCells<'a> {
     fn text(&self, name: &str) -> Option<&'a str> {
         let at = self.header.iter().position(|column| column == name)?;
         self.row.cells.get(at).map(|cell| cell.trim())
@@ -174,7 +177,7 @@ impl<'a> Cells<'a> {
         ))
     }
 
-    fn kernel(&self, reading: &mut Reading) -> Option<()> {
+    fn kernel(&self, reading: &mut RocprofReading) -> Option<()> {
         let (start, end) = self.times()?;
         let three =
             |prefix: &str| ["X", "Y", "Z"].map(|axis| self.small(&format!("{prefix}_{axis}")));
@@ -197,7 +200,7 @@ impl<'a> Cells<'a> {
         Some(())
     }
 
-    fn copy(&self, reading: &mut Reading) -> Option<()> {
+    fn copy(&self, reading: &mut RocprofReading) -> Option<()> {
         let times = self.times()?;
         let direction = self.text("Direction")?;
         let device = if direction.contains("TO_DEVICE") {
@@ -210,7 +213,7 @@ impl<'a> Cells<'a> {
         Some(())
     }
 
-    fn call(&self, reading: &mut Reading) -> Option<()> {
+    fn call(&self, reading: &mut RocprofReading) -> Option<()> {
         let (start, end) = self.times()?;
         let (start, duration) = reading.span(start, end);
         let builder = &mut reading.builder;

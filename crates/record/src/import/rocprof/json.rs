@@ -4,7 +4,7 @@ use llmprof_units::Bytes;
 use memchr::memmem;
 use serde::Deserialize;
 
-use super::{Dispatch, JSON_FORMAT, Reading};
+use super::{Dispatch, JSON_FORMAT, RocprofReading};
 use crate::import::torch_names::add_pushed_range;
 use crate::import::{ImportError, Source};
 use crate::trace::{CopyKind, DeviceProperties, Host, HostKind, Range, RangeKind, StrId, Trace};
@@ -15,24 +15,24 @@ pub(super) fn sniff(head: &[u8]) -> bool {
 }
 
 #[derive(Deserialize)]
-struct File {
+struct RocprofFile {
     #[serde(rename = "rocprofiler-sdk-tool")]
-    processes: Vec<Process>,
+    processes: Vec<RocprofProcess>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Process {
-    metadata: Metadata,
+struct RocprofProcess {
+    metadata: RocprofMetadata,
     agents: Vec<Agent>,
-    strings: Strings,
+    strings: RocprofStrings,
     kernel_symbols: Vec<Symbol>,
     buffer_records: Records,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Metadata {
+struct RocprofMetadata {
     pid: i64,
 }
 
@@ -66,14 +66,14 @@ struct Handle {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Strings {
-    buffer_records: Vec<Kind>,
+struct RocprofStrings {
+    buffer_records: Vec<RecordKind>,
     marker_api: Vec<Marker>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Kind {
+struct RecordKind {
     kind: String,
     operations: Vec<String>,
 }
@@ -167,9 +167,9 @@ struct CallRecord {
 }
 
 pub(super) fn read(source: &Source) -> Result<Trace, ImportError> {
-    let file: File = serde_json::from_slice(source.bytes())
+    let file: RocprofFile = serde_json::from_slice(source.bytes())
         .map_err(|error| source.unusable(JSON_FORMAT, error.to_string()))?;
-    let mut reading = Reading::default();
+    let mut reading = RocprofReading::default();
     reading.builder.issues = source.issues().to_vec();
     for process in &file.processes {
         process.read(&mut reading);
@@ -182,8 +182,8 @@ pub(super) fn read(source: &Source) -> Result<Trace, ImportError> {
     Ok(reading.builder.finish())
 }
 
-impl Process {
-    fn read(&self, reading: &mut Reading) {
+impl RocprofProcess {
+    fn read(&self, reading: &mut RocprofReading) {
         let gpus: HashMap<Handle, u32> = (0..)
             .zip(self.agents.iter().filter(|agent| agent.kind == 2))
             .map(|(order, agent)| (agent.id, agent.logical_node_type_id.unwrap_or(order)))
@@ -236,7 +236,7 @@ impl Process {
         for record in &self.buffer_records.memory_copy {
             let direction = *directions
                 .entry(record.operation)
-                .or_insert_with(|| reading.direction(operation(operations, record.operation)));
+                .or_insert_with(|| reading.direction(operation_name(operations, record.operation)));
             let times = (record.start_timestamp, record.end_timestamp);
             let on = device(&record.dst_agent_id).or(device(&record.src_agent_id));
             let correlation = record.correlation_id.internal as u32;
@@ -245,7 +245,7 @@ impl Process {
         self.read_calls(reading);
     }
 
-    fn read_calls(&self, reading: &mut Reading) {
+    fn read_calls(&self, reading: &mut RocprofReading) {
         let pid = self.metadata.pid;
         let operations = self.operations("HIP_RUNTIME_API");
         let mut names: HashMap<usize, StrId> = HashMap::new();
@@ -254,7 +254,7 @@ impl Process {
             let builder = &mut reading.builder;
             let name = *names
                 .entry(record.operation)
-                .or_insert_with(|| builder.intern(operation(operations, record.operation)));
+                .or_insert_with(|| builder.intern(operation_name(operations, record.operation)));
             let thread = builder.thread(pid, record.thread_id);
             builder.hosts.push(Host {
                 start,
@@ -300,12 +300,12 @@ impl Process {
     /// The names of the operations of a kind.
     fn operations(&self, kind: &str) -> &[String] {
         let mut kinds = self.strings.buffer_records.iter();
-        let found = kinds.find(|found| found.kind == kind);
-        found.map_or(&[], |found| &found.operations)
+        let record = kinds.find(|record| record.kind == kind);
+        record.map_or(&[], |record| &record.operations)
     }
 }
 
-fn operation(names: &[String], number: usize) -> &str {
+fn operation_name(names: &[String], number: usize) -> &str {
     names.get(number).map_or("", String::as_str)
 }
 

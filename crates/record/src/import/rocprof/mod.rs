@@ -42,33 +42,33 @@ struct Dispatch {
 
 /// A trace while it is read, with what does not fit.
 #[derive(Default)]
-struct Reading {
+struct RocprofReading {
     builder: TraceBuilder,
     backwards: u64,
     unread: u64,
 }
 
-impl Reading {
+impl RocprofReading {
     fn span(&mut self, start: i64, end: i64) -> (i64, i64) {
         self.builder.events_read += 1;
         self.backwards += u64::from(end < start);
         (start, end.saturating_sub(start).max(0))
     }
 
-    fn dispatch(&mut self, found: &Dispatch) {
-        let (start, duration) = self.span(found.start, found.end);
-        let blocks = |axis: usize| found.grid[axis].div_ceil(found.workgroup[axis].max(1));
+    fn dispatch(&mut self, dispatch: &Dispatch) {
+        let (start, duration) = self.span(dispatch.start, dispatch.end);
+        let blocks = |axis: usize| dispatch.grid[axis].div_ceil(dispatch.workgroup[axis].max(1));
         self.builder.kernels.push(Kernel {
             start,
             duration,
-            name: found.name,
-            device: found.device,
-            stream: found.queue,
-            correlation: found.correlation,
+            name: dispatch.name,
+            device: dispatch.device,
+            stream: dispatch.queue,
+            correlation: dispatch.correlation,
             grid: [blocks(0), blocks(1), blocks(2)],
-            block: found.workgroup,
-            registers: found.registers,
-            static_shared: found.shared,
+            block: dispatch.workgroup,
+            registers: dispatch.registers,
+            static_shared: dispatch.shared,
             occupancy: f32::NAN,
             ..Kernel::default()
         });

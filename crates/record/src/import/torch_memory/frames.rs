@@ -10,21 +10,20 @@ pub(super) struct Sites {
     names: Vec<String>,
     numbers: FxHashMap<String, u32>,
     /// What is known of frames that were seen: snapshots share them between stacks.
-    frames: FxHashMap<u32, Frame>,
+    frames: FxHashMap<u32, SiteFrame>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Frame {
-    kind: Kind,
+struct SiteFrame {
+    kind: FrameKind,
     site: u32,
 }
 
 /// What a frame tells a reader, the most first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum FrameKind {
     /// Python code of a model or a program.
     Program,
-    /// Python code of torch.
     Torch,
     /// A function in a library.
     Native,
@@ -36,7 +35,7 @@ impl Sites {
     /// The place that a stack, its innermost frame first, says most about: the first frame of Python code outside of
     /// torch, else the first of Python code, else the first that did not take the stack itself.
     pub(super) fn of(&mut self, heap: &Heap<'_>, stack: Value) -> Option<u32> {
-        let mut best: Option<Frame> = None;
+        let mut best: Option<SiteFrame> = None;
         for &frame in heap.items(stack)? {
             if !heap.spend(1) {
                 return None;
@@ -47,7 +46,7 @@ impl Sites {
                 continue;
             };
             self.frames.insert(number, frame);
-            if frame.kind == Kind::Program {
+            if frame.kind == FrameKind::Program {
                 return Some(frame.site);
             }
             if best.is_none_or(|best| frame.kind < best.kind) {
@@ -57,7 +56,7 @@ impl Sites {
         best.map(|frame| frame.site)
     }
 
-    fn describe(&mut self, heap: &Heap<'_>, frame: Value) -> Option<Frame> {
+    fn describe(&mut self, heap: &Heap<'_>, frame: Value) -> Option<SiteFrame> {
         let function = heap.text(heap.get(frame, "name")?)?;
         let file = heap
             .get(frame, "filename")
@@ -68,23 +67,23 @@ impl Sites {
             _ => 0,
         };
         let (kind, name) = if is_python(file) {
-            let file = shortened(file);
+            let file = shorten_path(file);
             let kind = if file.starts_with("torch/") {
-                Kind::Torch
+                FrameKind::Torch
             } else {
-                Kind::Program
+                FrameKind::Program
             };
             (kind, format!("{file}:{line} {function}"))
         } else if is_unwinder(function) {
-            (Kind::Unwinder, function.to_owned())
+            (FrameKind::Unwinder, function.to_owned())
         } else {
-            (Kind::Native, function.to_owned())
+            (FrameKind::Native, function.to_owned())
         };
         let site = *self.numbers.entry(name).or_insert_with_key(|name| {
             self.names.push(name.clone());
             (self.names.len() - 1) as u32
         });
-        Some(Frame { kind, site })
+        Some(SiteFrame { kind, site })
     }
 
     pub(super) fn into_names(self) -> Vec<String> {
@@ -107,7 +106,7 @@ fn is_unwinder(function: &str) -> bool {
 
 /// A path from the package on, or its last part: where a package is installed says nothing, and a home directory is
 /// nobody's business.
-fn shortened(file: &str) -> &str {
+fn shorten_path(file: &str) -> &str {
     for folder in ["site-packages/", "dist-packages/"] {
         if let Some((_, rest)) = file.rsplit_once(folder) {
             return rest;

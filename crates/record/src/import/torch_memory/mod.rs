@@ -12,7 +12,6 @@ use crate::{
     memory::MemoryHistory,
 };
 
-/// The importer of snapshots.
 pub(crate) const IMPORTER: Importer = Importer {
     name: "torch_memory",
     sniff,

@@ -9,19 +9,21 @@ use super::{
 };
 use crate::{
     issue::{Issue, IssueCode, Severity},
-    memory::{Action, DeviceMemory, Event, MemoryHistory, MemoryState, replay},
+    memory::{
+        AllocatorAction, AllocatorEvent, DeviceMemory, MemoryHistory, MemoryState, replay_events,
+    },
 };
 
 /// Reads the root of a snapshot; `None` where it is none.
 pub(super) fn read(heap: &Heap<'_>, root: Value) -> Option<MemoryHistory> {
-    let mut losses = Losses::default();
+    let mut losses = SnapshotLosses::default();
     let mut states: FxHashMap<i64, MemoryState> = FxHashMap::default();
     for &segment in heap.items(heap.get(root, "segments")?)? {
         if heap.is_spent() {
             break;
         }
         match read_segment(heap, segment) {
-            Some((device, state)) => add(states.entry(device).or_default(), &state),
+            Some((device, state)) => add_state(states.entry(device).or_default(), &state),
             None => losses.segments += 1,
         }
     }
@@ -29,7 +31,7 @@ pub(super) fn read(heap: &Heap<'_>, root: Value) -> Option<MemoryHistory> {
     let traces = heap
         .get(root, "device_traces")
         .and_then(|traces| heap.items(traces));
-    let mut events: FxHashMap<i64, Vec<Event>> = FxHashMap::default();
+    let mut events: FxHashMap<i64, Vec<AllocatorEvent>> = FxHashMap::default();
     for (device, &trace) in traces.unwrap_or_default().iter().enumerate() {
         let list = events.entry(device as i64).or_default();
         for &entry in heap.items(trace).unwrap_or_default() {
@@ -61,7 +63,7 @@ pub(super) fn read(heap: &Heap<'_>, root: Value) -> Option<MemoryHistory> {
         .map(|device| {
             let now = states.get(&device).copied().unwrap_or_default();
             let events = events.get(&device).map(Vec::as_slice).unwrap_or_default();
-            let history = replay(events, &now, &sites).map(|(history, below_zero)| {
+            let history = replay_events(events, &now, &sites).map(|(history, below_zero)| {
                 losses.below_zero += below_zero;
                 history
             });
@@ -78,9 +80,9 @@ pub(super) fn read(heap: &Heap<'_>, root: Value) -> Option<MemoryHistory> {
     })
 }
 
-/// What did not fit.
+/// Entries of a snapshot that were dropped, counted by reason.
 #[derive(Debug, Default)]
-struct Losses {
+struct SnapshotLosses {
     segments: u64,
     events: u64,
     actions: u64,
@@ -88,7 +90,7 @@ struct Losses {
     below_zero: u64,
 }
 
-impl Losses {
+impl SnapshotLosses {
     fn issues(&self) -> Vec<Issue> {
         let entries = [
             (
@@ -117,33 +119,33 @@ impl Losses {
     }
 }
 
-fn number(heap: &Heap<'_>, dict: Value, name: &str) -> Option<i64> {
+fn integer_entry(heap: &Heap<'_>, dict: Value, name: &str) -> Option<i64> {
     match heap.get(dict, name)? {
         Value::Int(number) => Some(number),
         _ => None,
     }
 }
 
-fn size(heap: &Heap<'_>, dict: Value, name: &str) -> Option<u64> {
-    number(heap, dict, name).and_then(|number| u64::try_from(number).ok())
+fn size_entry(heap: &Heap<'_>, dict: Value, name: &str) -> Option<u64> {
+    integer_entry(heap, dict, name).and_then(|number| u64::try_from(number).ok())
 }
 
 fn read_segment(heap: &Heap<'_>, segment: Value) -> Option<(i64, MemoryState)> {
     let blocks = heap.items(heap.get(segment, "blocks")?)?;
     let mut state = MemoryState {
         segments: 1,
-        reserved_bytes: Bytes(size(heap, segment, "total_size")?),
-        allocated_bytes: Bytes(size(heap, segment, "allocated_size")?),
-        active_bytes: Bytes(size(heap, segment, "active_size")?),
+        reserved_bytes: Bytes(size_entry(heap, segment, "total_size")?),
+        allocated_bytes: Bytes(size_entry(heap, segment, "allocated_size")?),
+        active_bytes: Bytes(size_entry(heap, segment, "active_size")?),
         // Torch before 2.1 does not tell requests from blocks.
         requested_bytes: Bytes(
-            size(heap, segment, "requested_size")
-                .or_else(|| size(heap, segment, "allocated_size"))?,
+            size_entry(heap, segment, "requested_size")
+                .or_else(|| size_entry(heap, segment, "allocated_size"))?,
         ),
         ..MemoryState::default()
     };
     for &block in blocks {
-        let bytes = Bytes(size(heap, block, "size")?);
+        let bytes = Bytes(size_entry(heap, block, "size")?);
         if heap.text(heap.get(block, "state")?)? != "inactive" {
             continue;
         }
@@ -153,10 +155,10 @@ fn read_segment(heap: &Heap<'_>, segment: Value) -> Option<(i64, MemoryState)> {
             state.inactive_split_bytes.0 = state.inactive_split_bytes.0.saturating_add(bytes.0);
         }
     }
-    Some((number(heap, segment, "device")?, state))
+    Some((integer_entry(heap, segment, "device")?, state))
 }
 
-fn add(sum: &mut MemoryState, one: &MemoryState) {
+fn add_state(sum: &mut MemoryState, one: &MemoryState) {
     let bytes = |sum: &mut Bytes, one: Bytes| sum.0 = sum.0.saturating_add(one.0);
     sum.segments += one.segments;
     bytes(&mut sum.reserved_bytes, one.reserved_bytes);
@@ -171,42 +173,42 @@ fn read_event(
     heap: &Heap<'_>,
     entry: Value,
     sites: &mut Sites,
-    losses: &mut Losses,
-) -> Option<Event> {
+    losses: &mut SnapshotLosses,
+) -> Option<AllocatorEvent> {
     let action = match heap.text(heap.get(entry, "action")?)? {
-        "alloc" => Action::Allocate,
+        "alloc" => AllocatorAction::Allocate,
         // A block counts as free when the program gives it up (`free_requested`), as in torch's `allocated_bytes`;
         // streams may still use it until `free_completed`.
-        "free_requested" | "free" => Action::Free,
-        "segment_alloc" | "segment_map" => Action::Reserve,
-        "segment_free" | "segment_unmap" => Action::Release,
-        "oom" => Action::OutOfMemory(size(heap, entry, "device_free").map(Bytes)),
-        "free_completed" | "snapshot" => Action::Other,
+        "free_requested" | "free" => AllocatorAction::Free,
+        "segment_alloc" | "segment_map" => AllocatorAction::Reserve,
+        "segment_free" | "segment_unmap" => AllocatorAction::Release,
+        "oom" => AllocatorAction::OutOfMemory(size_entry(heap, entry, "device_free").map(Bytes)),
+        "free_completed" | "snapshot" => AllocatorAction::Other,
         _ => {
             losses.actions += 1;
-            Action::Other
+            AllocatorAction::Other
         }
     };
-    let time = number(heap, entry, "time_us").and_then(|time| time.checked_mul(1000));
+    let time = integer_entry(heap, entry, "time_us").and_then(|time| time.checked_mul(1000));
     losses.times += u64::from(time.is_none());
-    let needs_address = matches!(action, Action::Allocate | Action::Free);
-    let address = number(heap, entry, "addr").map(i64::cast_unsigned);
+    let needs_address = matches!(action, AllocatorAction::Allocate | AllocatorAction::Free);
+    let address = integer_entry(heap, entry, "addr").map(i64::cast_unsigned);
     if needs_address && address.is_none() {
         return None;
     }
     let site = match action {
-        Action::Allocate => heap
+        AllocatorAction::Allocate => heap
             .get(entry, "frames")
             .and_then(|stack| sites.of(heap, stack)),
         _ => None,
     };
-    Some(Event {
+    Some(AllocatorEvent {
         action,
         address: address.unwrap_or_default(),
-        bytes: if action == Action::Other {
+        bytes: if action == AllocatorAction::Other {
             Bytes(0)
         } else {
-            Bytes(size(heap, entry, "size")?)
+            Bytes(size_entry(heap, entry, "size")?)
         },
         time_ns: Nanos(time.unwrap_or_default()),
         site,

@@ -16,7 +16,7 @@ use llmprof_wire::{EXTENSION, HeaderError, MAGIC, Reader, Record};
 use super::{ImportError, Importer, Limits, Profile, Source};
 use crate::issue::{Issue, IssueCode};
 use crate::mapped;
-use crate::secrets::starred;
+use crate::secrets::overwrite_with_stars;
 use crate::store::Folder;
 use crate::trace::{Trace, TraceBuilder};
 
@@ -32,11 +32,14 @@ pub(crate) const IMPORTER: Importer = Importer {
 const FORMAT: &str = "a wire file";
 
 /// The wire files of a directory, in the order of their names.
-pub fn files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+pub fn wire_files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|found| found == EXTENSION) {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == EXTENSION)
+        {
             files.push(path);
         }
     }
@@ -49,7 +52,7 @@ pub fn read_files(paths: &[PathBuf], limits: &Limits) -> Result<Trace, ImportErr
     let mut sources = Vec::new();
     let mut failed = Vec::new();
     for path in paths {
-        match Source::open_found(path, limits) {
+        match Source::open_regular(path, limits) {
             Ok(source) => sources.push(source),
             Err(error) => failed.push(error),
         }
@@ -82,7 +85,7 @@ pub fn add_host_samples(
     };
     let mut samples = TraceBuilder::default();
     for path in paths {
-        let source = Source::open_found(path, limits)?;
+        let source = Source::open_regular(path, limits)?;
         samples::read(source.bytes(), &mut samples);
         source.check_whole()?;
     }
@@ -111,10 +114,13 @@ pub fn scrub(path: &Path) -> std::io::Result<usize> {
     {
         let bytes = mapped::map(&file)?;
         let (_, records) = Reader::new(&bytes).map_err(std::io::Error::other)?;
-        for chunk in records.filter_map(text).flat_map(<[u8]>::utf8_chunks) {
+        for chunk in records
+            .filter_map(record_text)
+            .flat_map(<[u8]>::utf8_chunks)
+        {
             let text = chunk.valid();
             let at = text.as_ptr() as usize - bytes.as_ptr() as usize;
-            if let Some(clean) = starred(text) {
+            if let Some(clean) = overwrite_with_stars(text) {
                 changes.push((at as u64, clean));
             }
         }
@@ -126,16 +132,16 @@ pub fn scrub(path: &Path) -> std::io::Result<usize> {
 }
 
 /// The text of a record that has one.
-fn text(record: Record<'_>) -> Option<&[u8]> {
+fn record_text(record: Record<'_>) -> Option<&[u8]> {
     match record {
-        Record::Text(found) => Some(found.text),
-        Record::Attached(found) => Some(found.text),
-        Record::Push(found) => Some(found.text),
-        Record::RangeStart(found) => Some(found.text),
-        Record::Mark(found) => Some(found.text),
-        Record::Domain(found) => Some(found.text),
-        Record::ThreadName(found) => Some(found.text),
-        Record::GraphNode(found) => Some(found.text),
+        Record::Text(record) => Some(record.text),
+        Record::Attached(record) => Some(record.text),
+        Record::Push(record) => Some(record.text),
+        Record::RangeStart(record) => Some(record.text),
+        Record::Mark(record) => Some(record.text),
+        Record::Domain(record) => Some(record.text),
+        Record::ThreadName(record) => Some(record.text),
+        Record::GraphNode(record) => Some(record.text),
         _ => None,
     }
 }

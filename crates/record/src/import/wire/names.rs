@@ -2,7 +2,7 @@
 
 use crate::trace::{CopyKind, MemoryKind, SyncKind};
 
-/// `CUpti_ActivityMemcpyKind`.
+/// Decodes CUPTI's `CUpti_ActivityMemcpyKind`, with the name that a copy of it has.
 pub(super) fn copy_kind(code: u8) -> (CopyKind, &'static str) {
     match code {
         1 => (CopyKind::HOST_TO_DEVICE, "HtoD"),
@@ -31,7 +31,7 @@ pub(super) fn memory_kind(code: u8) -> (MemoryKind, &'static str) {
     }
 }
 
-/// `CUpti_ActivitySynchronizationType`.
+/// Decodes CUPTI's `CUpti_ActivitySynchronizationType`, with the name that it has.
 pub(super) fn sync_kind(code: u32) -> (SyncKind, &'static str) {
     match code {
         1 => (SyncKind::EVENT, "Event Synchronize"),
@@ -42,8 +42,8 @@ pub(super) fn sync_kind(code: u32) -> (SyncKind, &'static str) {
     }
 }
 
-/// `CUpti_ActivityOverheadKind`.
-pub(super) fn overhead(code: u32) -> &'static str {
+/// Name of a value of CUPTI's `CUpti_ActivityOverheadKind`.
+pub(super) fn overhead_name(code: u32) -> &'static str {
     match (code >> 16, code & 0xffff) {
         (0, 1) => "Driver Compiler",
         (1, _) => "Buffer Flush",
@@ -59,7 +59,7 @@ pub(super) fn overhead(code: u32) -> &'static str {
 }
 
 /// A call without the version that CUPTI adds to its name: `cudaLaunchKernel_v7000`.
-pub(super) fn call(name: &str) -> &str {
+pub(super) fn unversioned_call(name: &str) -> &str {
     match name.rsplit_once("_v") {
         Some((name, version))
             if version.len() >= 4 && version.bytes().all(|digit| digit.is_ascii_digit()) =>
@@ -76,9 +76,15 @@ mod tests {
 
     #[test]
     fn versions_of_the_runtime_go_and_those_of_the_driver_stay() {
-        assert_eq!(call("cudaLaunchKernel_v7000"), "cudaLaunchKernel");
-        assert_eq!(call("cudaMemcpyAsync_ptsz_v7000"), "cudaMemcpyAsync_ptsz");
-        assert_eq!(call("cuMemcpyHtoD_v2"), "cuMemcpyHtoD_v2");
-        assert_eq!(call(""), "");
+        assert_eq!(
+            unversioned_call("cudaLaunchKernel_v7000"),
+            "cudaLaunchKernel"
+        );
+        assert_eq!(
+            unversioned_call("cudaMemcpyAsync_ptsz_v7000"),
+            "cudaMemcpyAsync_ptsz"
+        );
+        assert_eq!(unversioned_call("cuMemcpyHtoD_v2"), "cuMemcpyHtoD_v2");
+        assert_eq!(unversioned_call(""), "");
     }
 }

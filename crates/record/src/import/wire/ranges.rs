@@ -8,7 +8,7 @@ use crate::import::torch_names::add_pushed_range;
 use crate::trace::{Range, RangeKind, StrId, ThreadId, TraceBuilder};
 
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenRange {
     start: i64,
     name: StrId,
     domain: StrId,
@@ -20,8 +20,8 @@ pub(super) struct OpenRanges {
     process: i64,
     domains: HashMap<u32, StrId>,
     /// By thread and domain, innermost last.
-    pushed: HashMap<(u32, u32), Vec<Open>>,
-    started: HashMap<u64, Open>,
+    pushed: HashMap<(u32, u32), Vec<OpenRange>>,
+    started: HashMap<u64, OpenRange>,
     /// Ends without a beginning, whose chunk was dropped.
     pub(super) unmatched: u64,
 }
@@ -41,9 +41,9 @@ impl OpenRanges {
         self.domains.insert(id, name);
     }
 
-    fn open(&self, builder: &mut TraceBuilder, at: (i64, u32, u32), text: &[u8]) -> Open {
+    fn open(&self, builder: &mut TraceBuilder, at: (i64, u32, u32), text: &[u8]) -> OpenRange {
         let (start, thread, domain) = at;
-        Open {
+        OpenRange {
             start,
             name: builder.intern(&String::from_utf8_lossy(text)),
             domain: self.domains.get(&domain).copied().unwrap_or_default(),
@@ -100,7 +100,7 @@ impl OpenRanges {
     }
 }
 
-fn close(open: Open, end: i64, kind: RangeKind, builder: &mut TraceBuilder) {
+fn close(open: OpenRange, end: i64, kind: RangeKind, builder: &mut TraceBuilder) {
     builder.events_read += 1;
     let range = Range {
         start: open.start,

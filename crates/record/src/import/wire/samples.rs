@@ -135,7 +135,7 @@ mod tests {
         };
         let mut bytes = header.bytes().to_vec();
         Sampler { time: 5 }.put(&mut bytes);
-        for (id, text) in [(1, "step"), (2, "/home/ann/serve.py"), (3, "futex")] {
+        for (id, text) in [(1, "step"), (2, "/home/user/serve.py"), (3, "futex")] {
             let text = text.as_bytes();
             Text { id, text }.put(&mut bytes);
         }

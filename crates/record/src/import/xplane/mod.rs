@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use llmprof_units::{Bytes, Nanos};
 
 use self::space::{Event, Line, Plane, Stat};
-use super::protobuf::{Fields, first};
+use super::protobuf::{Fields, first_field};
 use super::xla::{self, Lane, Work, add_ops, add_range, add_work};
 use super::{ImportError, Importer, Profile, Source};
 use crate::issue::{Issue, IssueCode};
@@ -41,18 +41,18 @@ fn sniff(head: &[u8]) -> bool {
         + 1;
     let plane = rest.get(length_bytes..).unwrap_or_default();
     // The id and the name come before the lines in every version; neither is long.
-    let name = first(plane, 2).and_then(super::protobuf::Field::bytes);
+    let name = first_field(plane, 2).and_then(super::protobuf::Field::bytes);
     name.is_some_and(|name| PLANE_NAMES.iter().any(|known| name.starts_with(known)))
 }
 
 pub fn read(source: &Source) -> Result<Trace, ImportError> {
-    let mut reading = Reading::default();
+    let mut reading = XplaneReading::default();
     reading
         .builder
         .metadata
         .insert("tool".to_owned(), "xla".to_owned());
     reading.builder.issues.extend_from_slice(source.issues());
-    for field in Fields::of(source.bytes()) {
+    for field in Fields::new(source.bytes()) {
         match field {
             Ok((1, field)) => {
                 if let Some(message) = field.bytes() {
@@ -69,7 +69,7 @@ pub fn read(source: &Source) -> Result<Trace, ImportError> {
             }
         }
     }
-    let Reading {
+    let XplaneReading {
         mut builder,
         damaged_messages,
         unusable_events,
@@ -101,7 +101,7 @@ pub fn read(source: &Source) -> Result<Trace, ImportError> {
 }
 
 #[derive(Default)]
-struct Reading {
+struct XplaneReading {
     builder: TraceBuilder,
     planes: i64,
     damaged_messages: u64,
@@ -114,7 +114,7 @@ struct Reading {
     started_ns: Option<i64>,
 }
 
-impl Reading {
+impl XplaneReading {
     fn read_plane(&mut self, message: &[u8]) {
         let (plane, is_whole) = Plane::read(message);
         self.damaged_messages += u64::from(!is_whole);
@@ -167,7 +167,9 @@ impl Reading {
         let stream = *core;
         *core += 1;
         if stream == 0 {
-            self.builder.devices.push(properties(plane, device, kind));
+            self.builder
+                .devices
+                .push(device_properties(plane, device, kind));
         }
         let name = |line: &Line<'_>| String::from_utf8_lossy(line.name).into_owned();
         let has_streams = lines
@@ -193,7 +195,7 @@ impl Reading {
                     ..Work::default()
                 };
                 for (key, value) in plane.stats_of(&event) {
-                    describe(&mut work, key, value);
+                    describe_work(&mut work, key, value);
                 }
                 match lane {
                     Lane::Stream(number) => add_work(
@@ -244,7 +246,7 @@ impl Reading {
         let (mut correlation, mut is_step, mut is_op) = (0, false, false);
         for (key, value) in plane.stats_of(event) {
             match key {
-                "correlation_id" => correlation = small(value).unwrap_or(0),
+                "correlation_id" => correlation = small_integer(value).unwrap_or(0),
                 // `StepTraceAnnotation` numbers what it marks.
                 "step_num" => is_step = true,
                 "hlo_op" => is_op = true,
@@ -294,7 +296,7 @@ fn without_descriptor(name: &[u8]) -> &[u8] {
     name.strip_suffix(b".kd").unwrap_or(name)
 }
 
-fn small(value: Stat<'_>) -> Option<u32> {
+fn small_integer(value: Stat<'_>) -> Option<u32> {
     u32::try_from(value.integer()?).ok()
 }
 
@@ -314,9 +316,9 @@ fn span_ns(line_ns: i64, offset_ps: i64, duration_ps: i64) -> Option<(i64, i64)>
 const DETAILS_MAX_BYTES: usize = 1 << 10;
 
 /// Takes what a statistic says of work on a device.
-fn describe(work: &mut Work, key: &str, value: Stat<'_>) {
+fn describe_work(work: &mut Work, key: &str, value: Stat<'_>) {
     match (key, value) {
-        ("correlation_id", _) => work.correlation = small(value).unwrap_or(0),
+        ("correlation_id", _) => work.correlation = small_integer(value).unwrap_or(0),
         ("kernel_details" | "memcpy_details" | "memset_details", Stat::Text(text))
             if text.len() <= DETAILS_MAX_BYTES =>
         {
@@ -354,7 +356,7 @@ fn describe_detail(work: &mut Work, key: &str, value: &str) {
 }
 
 /// What the plane of a device says of it. Its bandwidth is left out: on AMD it counts one transfer a clock, half of the truth.
-fn properties(plane: &Plane<'_>, id: u32, kind: AcceleratorKind) -> DeviceProperties {
+fn device_properties(plane: &Plane<'_>, id: u32, kind: AcceleratorKind) -> DeviceProperties {
     let mut properties = DeviceProperties {
         id,
         kind,
@@ -366,7 +368,7 @@ fn properties(plane: &Plane<'_>, id: u32, kind: AcceleratorKind) -> DeviceProper
             ("device_type_string", Stat::Text(name)) => {
                 properties.name = String::from_utf8_lossy(name).into_owned();
             }
-            ("core_count", _) => properties.sm_count = small(value),
+            ("core_count", _) => properties.sm_count = small_integer(value),
             ("memory_size", Stat::Integer(bytes)) => {
                 properties.memory_bytes = u64::try_from(bytes).ok().map(Bytes);
             }
@@ -374,8 +376,8 @@ fn properties(plane: &Plane<'_>, id: u32, kind: AcceleratorKind) -> DeviceProper
                 let hertz = u64::try_from(kilohertz).ok();
                 properties.clock_hz = hertz.and_then(|hertz| hertz.checked_mul(1000));
             }
-            ("compute_cap_major", _) => major = small(value),
-            ("compute_cap_minor", _) => minor = small(value),
+            ("compute_cap_major", _) => major = small_integer(value),
+            ("compute_cap_minor", _) => minor = small_integer(value),
             ("device_vendor", Stat::Text(b"Nvidia")) => properties.warp_size = Some(32),
             _ => {}
         }

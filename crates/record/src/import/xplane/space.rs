@@ -5,7 +5,7 @@
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 
-use crate::import::protobuf::{Damaged, Field, Fields, all, cut_field, first};
+use crate::import::protobuf::{Damaged, Field, Fields, all_bytes, cut_field, first_field};
 
 /// One device, the host, or a collection of facts without events.
 pub(super) struct Plane<'a> {
@@ -60,7 +60,7 @@ impl<'a> Plane<'a> {
             event_names: HashMap::default(),
             stat_names: HashMap::default(),
         };
-        for field in Fields::of(message) {
+        for field in Fields::new(message) {
             let Ok((number, field)) = field else {
                 plane.lines.extend(cut_message(message, 3));
                 return (plane, false);
@@ -76,7 +76,7 @@ impl<'a> Plane<'a> {
                 }
                 5 => {
                     if let Some((id, metadata)) = map_entry(bytes) {
-                        let name = first(metadata, 2).and_then(Field::bytes);
+                        let name = first_field(metadata, 2).and_then(Field::bytes);
                         let name = name.and_then(|name| str::from_utf8(name).ok());
                         plane.stat_names.insert(id, name.unwrap_or_default());
                     }
@@ -91,7 +91,7 @@ impl<'a> Plane<'a> {
     /// The event behind a message; `None` where it has no known name or no time.
     pub(super) fn event(&self, message: &'a [u8]) -> Option<Event<'a>> {
         let (mut id, mut offset_ps, mut duration_ps) = (0, Some(0), 0);
-        for field in Fields::of(message) {
+        for field in Fields::new(message) {
             match field.ok()? {
                 (1, Field::Varint(value)) => id = value,
                 (2, Field::Varint(value)) => offset_ps = Some(value as i64),
@@ -113,7 +113,7 @@ impl<'a> Plane<'a> {
     /// The statistic of a message of [`Plane::stats`] or of an event, with its name.
     fn stat(&self, message: &'a [u8]) -> Option<(&'a str, Stat<'a>)> {
         let (mut name, mut value) = ("", None);
-        for field in Fields::of(message) {
+        for field in Fields::new(message) {
             match field.ok()? {
                 (1, Field::Varint(id)) => name = self.stat_names.get(&id).copied()?,
                 (3 | 4, Field::Varint(integer)) => value = Some(Stat::Integer(integer as i64)),
@@ -133,13 +133,13 @@ impl<'a> Plane<'a> {
     }
 
     pub(super) fn stats_of(&self, event: &Event<'a>) -> impl Iterator<Item = (&'a str, Stat<'a>)> {
-        all(event.message, 4).filter_map(|message| self.stat(message))
+        all_bytes(event.message, 4).filter_map(|message| self.stat(message))
     }
 }
 
 /// The short name of an event (`fusion.3`) where there is one; the full name of an HLO op is its whole text.
 fn event_name(metadata: &[u8]) -> &[u8] {
-    let text = |number| first(metadata, number).and_then(Field::bytes);
+    let text = |number| first_field(metadata, number).and_then(Field::bytes);
     let short = text(4).filter(|name| !name.is_empty());
     short.or_else(|| text(2)).unwrap_or_default()
 }
@@ -155,7 +155,7 @@ impl<'a> Line<'a> {
         };
         let mut display_name: &[u8] = &[];
         let mut is_whole = true;
-        for field in Fields::of(message) {
+        for field in Fields::new(message) {
             match field {
                 Ok((1, Field::Varint(id))) => line.id = id as i64,
                 Ok((2, Field::Bytes(name))) => line.name = name,
@@ -176,7 +176,7 @@ impl<'a> Line<'a> {
 /// Key and value of one entry of a map from ids to messages.
 fn map_entry(entry: &[u8]) -> Option<(u64, &[u8])> {
     let (mut key, mut value): (u64, &[u8]) = (0, &[]);
-    for field in Fields::of(entry) {
+    for field in Fields::new(entry) {
         match field.ok()? {
             (1, Field::Varint(id)) => key = id,
             (2, Field::Bytes(message)) => value = message,

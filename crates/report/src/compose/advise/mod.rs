@@ -2,7 +2,7 @@
 
 mod sentences;
 
-use llmprof_predict::{Interval, Prediction};
+use llmprof_predict::{Prediction, PredictionInterval, PredictionTarget};
 use llmprof_units::{Bytes, Nanos, format_significant};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -36,28 +36,62 @@ pub struct PredictedFigures {
 }
 
 impl PredictedFigures {
-    pub fn of(found: &Prediction, new_tokens: u64, parameters: u64, devices: u64) -> Self {
+    pub fn from_prediction(
+        prediction: &Prediction,
+        new_tokens: u64,
+        parameters: u64,
+        devices: u64,
+    ) -> Self {
         // The interval of the whole: prefill and all decode steps at their ends.
         let steps = new_tokens.saturating_sub(1) as f64;
-        let whole = |end: fn(&Interval) -> Nanos| {
-            let first = end(&found.ttft_interval?).seconds();
-            let decode = match found.tpot_interval {
+        let whole = |end: fn(&PredictionInterval) -> Nanos| {
+            let first = end(&prediction.ttft_interval?).seconds();
+            let decode = match prediction.tpot_interval {
                 Some(interval) => end(&interval).seconds() * steps,
                 None if steps > 0.0 => return None,
                 None => 0.0,
             };
-            Some(found.tokens_per_s * found.total_ns.seconds() / (first + decode).max(1e-12))
+            Some(
+                prediction.tokens_per_s * prediction.total_ns.seconds()
+                    / (first + decode).max(1e-12),
+            )
         };
         Self {
             tokens_per_s_low: whole(|interval| interval.high_ns),
             tokens_per_s_high: whole(|interval| interval.low_ns),
-            ttft_ns: found.ttft_ns,
-            tpot_ns: found.tpot_ns,
-            tokens_per_s: found.tokens_per_s,
-            memory_bytes: found.memory.needed_bytes.0,
-            fits: found.memory.fits,
+            ttft_ns: prediction.ttft_ns,
+            tpot_ns: prediction.tpot_ns,
+            tokens_per_s: prediction.tokens_per_s,
+            memory_bytes: prediction.memory.needed_bytes.0,
+            fits: prediction.memory.fits,
             parameters,
             devices,
+        }
+    }
+
+    /// The 90 % interval of the speedup over `before`. Independent errors add in quadrature, in logarithms.
+    pub fn speedup_interval(&self, before: &Self, speedup: f64) -> Option<[f64; 2]> {
+        let widths = |figures: &Self| {
+            let middle = figures.tokens_per_s;
+            let low = (middle / figures.tokens_per_s_low?).ln();
+            let high = (figures.tokens_per_s_high? / middle).ln();
+            Some([low, high])
+        };
+        let ([low, high], [new_low, new_high]) = (widths(before)?, widths(self)?);
+        Some([
+            speedup * (-high.hypot(new_low)).exp(),
+            speedup * low.hypot(new_high).exp(),
+        ])
+    }
+
+    /// Whether times are within those that the user wants; `None` without any.
+    pub fn meets_target(&self, target: &PredictionTarget) -> Option<bool> {
+        let ttft = target.ttft_ns.map(|most| self.ttft_ns <= most);
+        let tpot = target.tpot_ns.zip(self.tpot_ns);
+        let tpot = tpot.map(|(most, time)| time <= most);
+        match (ttft, tpot) {
+            (None, None) => None,
+            _ => Some(ttft != Some(false) && tpot != Some(false)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use llmprof_units::{Bytes, Nanos, Times, format_significant};
 
-use crate::text::predict::has_point;
+use crate::compose::predict::sentences::has_point;
 
 pub(super) const TITLE: &str = "Changes by predicted gain";
 

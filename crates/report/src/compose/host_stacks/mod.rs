@@ -147,13 +147,13 @@ fn add_gaps(section: &mut Section, host: &HostStacks) {
 }
 
 #[derive(Default)]
-struct Node<'a> {
+struct StackNode<'a> {
     time: i64,
-    children: BTreeMap<&'a str, Node<'a>>,
+    children: BTreeMap<&'a str, StackNode<'a>>,
 }
 
 fn lay_out_stacks(stacks: &[FlameStack]) -> Vec<IciclePart> {
-    let mut root = Node::default();
+    let mut root = StackNode::default();
     for stack in stacks {
         root.time += stack.time_ns.0;
         let mut node = &mut root;
@@ -168,7 +168,13 @@ fn lay_out_stacks(stacks: &[FlameStack]) -> Vec<IciclePart> {
     parts
 }
 
-fn lay_out(node: &Node<'_>, depth: usize, start: f64, least: f64, parts: &mut Vec<IciclePart>) {
+fn lay_out(
+    node: &StackNode<'_>,
+    depth: usize,
+    start: f64,
+    least: f64,
+    parts: &mut Vec<IciclePart>,
+) {
     let mut at = start;
     for (name, child) in &node.children {
         let value = child.time as f64;

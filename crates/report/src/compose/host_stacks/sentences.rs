@@ -27,7 +27,6 @@ pub(super) fn whole_flame() -> &'static str {
     "Host stacks, all the time"
 }
 
-/// What a thread did.
 pub(super) fn activity(place: &HostPlace) -> String {
     match place.activity {
         HostActivity::Running => "running".to_owned(),

@@ -6,14 +6,14 @@ use llmprof_record::run::RunRecord;
 use llmprof_units::format_significant;
 
 use self::sentences as text;
-use super::steps::percentiles;
-use crate::analyzed::{Analysis, Distribution, PassKind, Summary};
+use super::steps::{percentiles, sentences::percentile};
+use crate::analyzed::{Analysis, PassKind, RepeatSummary, ValueDistribution};
 use crate::document::{Document, Drawing, Table};
 use crate::text::{dash, time};
 use crate::view::{Histogram, StepLatency, StepLine, Unit};
 
 /// Requests that are drawn one by one; more would hide each other.
-const MOST_LINES: usize = 8;
+const LINES_MAX: usize = 8;
 
 /// Adds the section; nothing for an imported trace, of which no request is known.
 pub(super) fn add(document: &mut Document, analysis: &Analysis, record: &RunRecord) {
@@ -29,7 +29,7 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis, record: &RunReco
     let Some(gaps) = latency.itl_ns.as_ref().filter(|_| !all.is_empty()) else {
         return;
     };
-    let numbered = requests.into_iter().take(MOST_LINES).enumerate();
+    let numbered = requests.into_iter().take(LINES_MAX).enumerate();
     section.chart(
         "token_latency",
         Drawing::StepLatency(StepLatency {
@@ -46,7 +46,7 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis, record: &RunReco
     );
     section.chart(
         "token_gaps",
-        Drawing::Histogram(Histogram::of(
+        Drawing::Histogram(Histogram::from_values(
             "ITL distribution",
             Unit::Nanoseconds,
             &all,
@@ -71,22 +71,23 @@ fn token_gaps(record: &RunRecord) -> Vec<Vec<f64>> {
 fn table(analysis: &Analysis) -> Table {
     let latency = &analysis.latency;
     let mut table = Table::new(&["Metric", "Mean", "Std. dev.", "p50", "p90", "p99"], 1);
-    let mut add = |name: &str, summary: Option<&Summary>, spread: Option<&Distribution>| {
-        let Some(summary) = summary else { return };
-        // Of one value there are no percentiles.
-        let spread = spread.filter(|spread| spread.count > 1);
-        let percentile = |choose: fn(&Distribution) -> f64| {
-            spread.map_or_else(dash, |spread| time(choose(spread)))
+    let mut add =
+        |name: &str, summary: Option<&RepeatSummary>, spread: Option<&ValueDistribution>| {
+            let Some(summary) = summary else { return };
+            let stated = |percent| {
+                spread
+                    .and_then(|spread| percentile(spread, percent))
+                    .unwrap_or_else(dash)
+            };
+            table.row([
+                name.to_owned(),
+                text::with_interval(summary),
+                summary.deviation.map_or_else(dash, time),
+                stated(50),
+                stated(90),
+                stated(99),
+            ]);
         };
-        table.row([
-            name.to_owned(),
-            text::with_interval(summary),
-            summary.deviation.map_or_else(dash, time),
-            percentile(|spread| spread.p50),
-            percentile(|spread| spread.p90),
-            percentile(|spread| spread.p99),
-        ]);
-    };
     add(
         "TTFT",
         latency.ttft_ns.as_ref(),
@@ -113,7 +114,30 @@ fn table(analysis: &Analysis) -> Table {
     }
     if let Some(gaps) = &latency.itl_ns {
         let row = ["ITL".to_owned(), time(gaps.mean), dash()].into_iter();
-        table.row(row.chain([gaps.p50, gaps.p90, gaps.p99].map(time)));
+        let percentiles = [50, 90, 99].map(|percent| percentile(gaps, percent));
+        table.row(row.chain(percentiles.map(|value| value.unwrap_or_else(dash))));
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Cell;
+
+    #[test]
+    fn three_passes_have_a_median_and_no_tail() {
+        let mut analysis = Analysis::default();
+        let values = [1e6, 2e6, 4e6];
+        analysis.latency.ttft_ns = RepeatSummary::from_values(&values);
+        analysis.latency.ttft_spread_ns = ValueDistribution::from_values(&values);
+        analysis.latency.itl_ns = ValueDistribution::from_values(&[3e6; 21]);
+        let table = table(&analysis);
+        let percentiles = |row: usize| {
+            let cells = table.rows[row].cells[3..].iter();
+            cells.map(Cell::text).collect::<Vec<_>>()
+        };
+        assert_eq!(percentiles(0), ["2 ms", "–", "–"]);
+        assert_eq!(percentiles(1), ["3 ms", "3 ms", "–"]);
+    }
 }

@@ -2,7 +2,7 @@
 
 use llmprof_units::format_significant;
 
-use crate::analyzed::{Analysis, Summary};
+use crate::analyzed::{Analysis, RepeatSummary};
 use crate::text::time;
 
 /// What the table's figures are of.
@@ -15,7 +15,7 @@ pub(super) fn basis(analysis: &Analysis) -> String {
 }
 
 /// `12.3 ms ± 0.4 ms`, the half width of the 95 % interval.
-pub(crate) fn with_interval(summary: &Summary) -> String {
+pub(crate) fn with_interval(summary: &RepeatSummary) -> String {
     match summary.ci95_half_width {
         Some(half) => format!("{} ± {}", time(summary.mean), time(half)),
         None => time(summary.mean),
@@ -23,7 +23,7 @@ pub(crate) fn with_interval(summary: &Summary) -> String {
 }
 
 /// The same of a rate.
-pub(crate) fn rate_with_interval(rate: &Summary) -> String {
+pub(crate) fn rate_with_interval(rate: &RepeatSummary) -> String {
     let half = rate.ci95_half_width;
     let half = half.map(|half| format!(" ± {}", format_significant(half)));
     format!(

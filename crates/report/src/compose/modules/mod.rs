@@ -8,13 +8,13 @@ use llmprof_units::{BytesPerSecond, FlopsPerSecond, Nanos, Percent};
 
 use self::sentences as text;
 use crate::analyzed::{Analysis, OriginRow, ShapeRow, TraceAnalysis};
+use crate::compose::kernels::sentences::hundredths;
 use crate::document::{Align, Cell, Column, Document, Drawing, Table};
-use crate::text::kernels::hundredths;
 use crate::view::{HeatMap, Icicle, IciclePart, Unit};
 
 /// Levels of modules, ops in a heat map, rows of a text.
-const DEEPEST: usize = 10;
-const MOST_OPS: usize = 10;
+const MODULE_DEPTH_MAX: usize = 10;
+const OPS_MAX: usize = 10;
 const ROWS_IN_TEXT: usize = 15;
 /// Idle time below one part in so many of the device's span needs no table.
 const NOTICED_PART: i64 = 20;
@@ -23,7 +23,7 @@ pub(super) fn add(document: &mut Document, analysis: &Analysis) {
     let Some(timeline) = analysis.timeline.as_deref() else {
         return;
     };
-    let tree = Node::of(&timeline.attribution);
+    let tree = ModuleNode::from_rows(&timeline.attribution);
     if !tree.children.is_empty() {
         let section = document.section("modules", "Modules");
         section.paragraph(text::basis(
@@ -76,20 +76,20 @@ fn number(value: f64, text: String) -> Cell {
 
 /// A module with what was launched inside it.
 #[derive(Default)]
-struct Node {
+struct ModuleNode {
     time: i64,
     /// In the order of names, numbers as numbers.
-    children: BTreeMap<(String, u64), Node>,
+    children: BTreeMap<(String, u64), ModuleNode>,
 }
 
-impl Node {
-    fn of(rows: &[OriginRow]) -> Self {
+impl ModuleNode {
+    fn from_rows(rows: &[OriginRow]) -> Self {
         let mut root = Self::default();
         for row in rows {
             let Some(path) = &row.module else { continue };
             root.time = root.time.saturating_add(row.total_ns.0);
             let mut at = &mut root;
-            for name in path.split('/').take(DEEPEST) {
+            for name in path.split('/').take(MODULE_DEPTH_MAX) {
                 at = at.children.entry(numbered(name)).or_default();
                 at.time = at.time.saturating_add(row.total_ns.0);
             }
@@ -117,7 +117,7 @@ fn named((stem, number): &(String, u64)) -> String {
     }
 }
 
-fn icicle(tree: &Node) -> Icicle {
+fn icicle(tree: &ModuleNode) -> Icicle {
     let mut parts = Vec::new();
     lay_out(tree, 0, 0.0, "", &mut parts);
     Icicle {
@@ -127,7 +127,7 @@ fn icicle(tree: &Node) -> Icicle {
     }
 }
 
-fn lay_out(node: &Node, depth: usize, start: f64, path: &str, parts: &mut Vec<IciclePart>) {
+fn lay_out(node: &ModuleNode, depth: usize, start: f64, path: &str, parts: &mut Vec<IciclePart>) {
     let mut at = start;
     for (key, child) in &node.children {
         let name = named(key);
@@ -188,7 +188,7 @@ fn heat_map(rows: &[OriginRow]) -> Option<HeatMap> {
     }
     let mut names: Vec<(&str, i64)> = ops.into_iter().collect();
     names.sort_by_key(|(name, time)| (std::cmp::Reverse(*time), *name));
-    names.truncate(MOST_OPS);
+    names.truncate(OPS_MAX);
     let mut layers: Vec<u64> = cells.keys().map(|(_, layer)| *layer).collect();
     layers.sort_unstable();
     layers.dedup();

@@ -2,7 +2,6 @@
 
 use llmprof_units::{Nanos, Percent};
 
-/// What the icicle shows.
 pub(super) fn basis(in_modules: Nanos, whole: Nanos) -> String {
     let share = Percent(in_modules.0 as f64 / whole.0.max(1) as f64);
     format!(

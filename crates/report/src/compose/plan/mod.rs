@@ -2,8 +2,9 @@
 
 mod sentences;
 
+use llmprof_analysis::serving::SloOutcome;
 use llmprof_simulate::{
-    plan::{Candidate, Plan},
+    plan::{PlanAnswer, PlanCandidate},
     shift::{BenchErrors, ShiftFit},
 };
 use llmprof_traffic::slo::Slo;
@@ -12,8 +13,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::sentences as text;
-use super::serving::sentences as bench;
-use crate::view::{Curve, Curves, Unit};
+use super::serving::sentences::{self as bench, ObjectiveContext};
+use crate::view::{Curves, PlottedCurve, Unit};
 use crate::{Cell, Document, Drawing, Table};
 
 /// The answer, as `--json` prints it.
@@ -39,7 +40,7 @@ pub struct Planned {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Shifted>,
     #[serde(flatten)]
-    pub plan: Plan,
+    pub plan: PlanAnswer,
 }
 
 /// Benches of a server, and what they say of predicted step times.
@@ -52,7 +53,7 @@ pub struct Shifted {
 }
 
 /// Candidates that a page lists.
-const LISTED: usize = 15;
+const CANDIDATES_LISTED_MAX: usize = 15;
 
 pub fn document(planned: &Planned, slos: &[Slo]) -> Document {
     let mut document = Document::new(text::TITLE);
@@ -62,7 +63,7 @@ pub fn document(planned: &Planned, slos: &[Slo]) -> Document {
     if !plan.candidates.is_empty() {
         let section = document.section("engines", "Engines");
         section.paragraph(text::listed(
-            LISTED.min(plan.candidates.len()),
+            CANDIDATES_LISTED_MAX.min(plan.candidates.len()),
             plan.candidates.len(),
             plan.candidates
                 .iter()
@@ -81,6 +82,14 @@ pub fn document(planned: &Planned, slos: &[Slo]) -> Document {
     basis.extend(failed);
     if plan.not_simulated > 0 {
         basis.push(text::not_simulated(plan.not_simulated));
+    }
+    if !plan.candidates.is_empty()
+        && plan
+            .candidates
+            .iter()
+            .all(|one| one.cost_per_hour.is_none())
+    {
+        basis.push(text::NO_PRICES.to_owned());
     }
     basis.push(text::basis(&planned.efficiencies, &planned.devices));
     document.section("basis", "Basis").list(basis);
@@ -124,11 +133,8 @@ fn summary(planned: &Planned, slos: &[Slo]) -> Vec<String> {
         best.settings.kv_blocks,
     ));
     for slo in slos {
-        let (value, is_met) = (
-            slo.value_of(&best.steady.summary),
-            slo.is_met(&best.steady.summary),
-        );
-        lines.push(bench::objective(&slo.to_string(), is_met, value, None));
+        let outcome = SloOutcome::new(slo, &best.steady.summary);
+        lines.push(bench::objective(&outcome, &ObjectiveContext::default()));
     }
     if let Some(reason) = best.limited_by {
         lines.push(text::limited(reason.key(), best.limit_share));
@@ -139,7 +145,7 @@ fn summary(planned: &Planned, slos: &[Slo]) -> Vec<String> {
     if !best.steady.is_settled {
         lines.push(text::not_settled(best.steady.requests));
     }
-    let own = |one: &&Candidate| one.is_met && !one.is_narrowed;
+    let own = |one: &&PlanCandidate| one.is_met && !one.is_narrowed;
     if best.is_met
         && best.is_narrowed
         && let Some(other) = plan.candidates.iter().find(own)
@@ -150,7 +156,7 @@ fn summary(planned: &Planned, slos: &[Slo]) -> Vec<String> {
 }
 
 /// `h100_sxm, tensor 2, weights fp8, KV cache bf16`.
-fn named(one: &Candidate) -> String {
+fn named(one: &PlanCandidate) -> String {
     let parallel = &one.parallel;
     let mut words = vec![one.device.clone()];
     let spread = [
@@ -169,7 +175,7 @@ fn named(one: &Candidate) -> String {
     words.join(", ")
 }
 
-fn table(candidates: &[Candidate]) -> Table {
+fn table(candidates: &[PlanCandidate]) -> Table {
     let headers = [
         "Objectives",
         "Device",
@@ -180,11 +186,11 @@ fn table(candidates: &[Candidate]) -> Table {
         "Replicas",
         "Prefill",
         "Decode",
-        "Tensor",
-        "Pipeline",
-        "Expert",
-        "max_num_batched_tokens",
-        "max_num_seqs",
+        "Tensor parallel",
+        "Pipeline parallel",
+        "Expert parallel",
+        "Tokens a step, max",
+        "Sequences, max",
         "TTFT p99, ms",
         "TPOT p99, ms",
         "KV usage, %",
@@ -192,7 +198,7 @@ fn table(candidates: &[Candidate]) -> Table {
         "Cost / h",
     ];
     let mut table = Table::new(&headers, 5);
-    for one in candidates.iter().take(LISTED) {
+    for one in candidates.iter().take(CANDIDATES_LISTED_MAX) {
         let summary = &one.steady.summary;
         let cells = [
             Cell::from(bench::met(one.is_met).to_owned()),
@@ -214,10 +220,10 @@ fn table(candidates: &[Candidate]) -> Table {
             Cell::from(one.settings.max_num_batched_tokens.to_string()),
             Cell::from(one.settings.max_num_seqs.to_string()),
             Cell::from(bench::number(
-                summary.figures.ttft_ms.map(|found| found.p99),
+                summary.figures.ttft_ms.map(|distribution| distribution.p99),
             )),
             Cell::from(bench::number(
-                summary.figures.tpot_ms.map(|found| found.p99),
+                summary.figures.tpot_ms.map(|distribution| distribution.p99),
             )),
             Cell::from(format_significant(summary.kv_usage.max * 100.0)),
             Cell::from(format_significant(one.gpu_hours_per_million_output_tokens)),
@@ -230,15 +236,15 @@ fn table(candidates: &[Candidate]) -> Table {
 }
 
 /// TPOT against cost, of the candidates of each device that no cheaper one of it beats.
-fn pareto(candidates: &[Candidate]) -> Option<Curves> {
+fn pareto(candidates: &[PlanCandidate]) -> Option<Curves> {
     let has_prices = candidates.iter().any(|one| one.cost_per_hour.is_some());
-    let mut lines: Vec<Curve> = Vec::new();
+    let mut lines: Vec<PlottedCurve> = Vec::new();
     for one in candidates.iter().filter(|one| one.is_met) {
         let tpot = one.steady.summary.figures.tpot_ms?.p99;
         let point = (one.cost_per_hour.unwrap_or(one.gpus as f64), tpot * 1e6);
         match lines.iter_mut().find(|line| line.label == one.device) {
             Some(line) => line.points.push(point),
-            None => lines.push(Curve {
+            None => lines.push(PlottedCurve {
                 label: one.device.clone(),
                 points: vec![point],
             }),

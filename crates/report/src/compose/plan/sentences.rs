@@ -5,6 +5,9 @@ use llmprof_units::{Count, Percent, format_significant};
 pub(super) const TITLE: &str = "Planned from predictions, not measured";
 pub(super) const PARETO: &str = "TPOT p99 of engines that meet the objectives";
 
+/// What an order by GPUs rests on.
+pub(super) const NO_PRICES: &str = "Without --prices, a GPU of each kind counts as one: the order is by number of GPUs, not by cost.";
+
 /// Below the axis of the chart.
 pub(super) fn pareto_key(has_prices: bool) -> &'static str {
     if has_prices { "cost per hour" } else { "GPUs" }

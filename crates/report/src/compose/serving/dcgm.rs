@@ -27,21 +27,21 @@ pub(super) fn add(document: &mut Document, url: &str, gpus: &DcgmGpus) {
     for (gpu, fields) in &gpus.0 {
         let mut row = vec![gpu.clone()];
         for (place, field) in DCGM_FIELDS.iter().enumerate() {
-            let Some(found) = fields.get(*field) else {
+            let Some(readings) = fields.get(*field) else {
                 row.push(String::new());
                 continue;
             };
-            let mean = found.mean().unwrap_or(0.0);
+            let mean = readings.mean().unwrap_or(0.0);
             row.push(match place {
                 0 | 1 => Percent(mean).to_string(),
                 4 => format!(
                     "{} ({})",
                     format_significant(mean),
-                    format_significant(found.max)
+                    format_significant(readings.max)
                 ),
                 // The exporter keeps the number of the last error; 0 is none.
-                5 if found.last == 0.0 => "none".to_owned(),
-                5 => format!("XID {}", found.last),
+                5 if readings.last == 0.0 => "none".to_owned(),
+                5 => format!("XID {}", readings.last),
                 _ => format_significant(mean),
             });
         }

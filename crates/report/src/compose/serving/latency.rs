@@ -5,8 +5,8 @@ use llmprof_traffic::{figures::LoadSummary, statistics::Distribution, sweep::Swe
 use llmprof_units::format_significant;
 
 use super::sentences;
-use crate::text::steps::has_percentile;
-use crate::view::{Curve, Curves, Histogram, Mark, Unit};
+use crate::compose::steps::sentences::has_percentile;
+use crate::view::{Curves, Histogram, PlottedCurve, Unit, ValueMark};
 use crate::{Drawing, Section, Table};
 
 pub(super) fn add(section: &mut Section, summary: &LoadSummary, load: &LoadRecord) {
@@ -29,21 +29,21 @@ pub(super) fn add(section: &mut Section, summary: &LoadSummary, load: &LoadRecor
         ("end-to-end latency", summary.figures.e2e_ms),
         ("inter-chunk latency", summary.arrival_gap_ms),
     ];
-    for (name, found) in rows
+    for (name, distribution) in rows
         .into_iter()
-        .filter_map(|(name, found)| Some((name, found?)))
+        .filter_map(|(name, distribution)| Some((name, distribution?)))
     {
-        let interval = found.ci95.and_then(|ci| ci.p99);
+        let interval = distribution.ci95.and_then(|ci| ci.p99);
         table.row([
             name.to_owned(),
-            format_significant(found.mean),
-            format_significant(found.p50),
-            sentences::percentile_cell(Some(found), 90),
-            sentences::percentile_cell(Some(found), 99),
+            format_significant(distribution.mean),
+            format_significant(distribution.p50),
+            sentences::percentile_cell(Some(distribution), 90),
+            sentences::percentile_cell(Some(distribution), 99),
             interval.map_or("–".to_owned(), |[low, high]| {
                 format!("{} – {}", format_significant(low), format_significant(high))
             }),
-            found.count.to_string(),
+            distribution.count.to_string(),
         ]);
     }
     section.paragraph(sentences::LATENCY_BASIS);
@@ -67,21 +67,26 @@ pub(super) fn add(section: &mut Section, summary: &LoadSummary, load: &LoadRecor
         .filter_map(RequestRecord::inter_token_ns)
         .flatten()
         .collect();
-    for (key, title, values, found) in [
+    for (key, title, values, distribution) in [
         ("ttft", "TTFT", ttft, summary.figures.ttft_ms),
         ("itl", "ITL", itl, summary.figures.itl_ms),
     ] {
-        if let Some(found) = found {
-            let marks = [(50, found.p50), (90, found.p90), (99, found.p99)].into_iter();
+        if let Some(distribution) = distribution {
+            let marks = [
+                (50, distribution.p50),
+                (90, distribution.p90),
+                (99, distribution.p99),
+            ]
+            .into_iter();
             let marks = marks
-                .filter(|&(percent, _)| has_percentile(found.count, percent))
-                .map(|(percent, ms)| Mark {
+                .filter(|&(percent, _)| has_percentile(distribution.count, percent))
+                .map(|(percent, ms)| ValueMark {
                     label: format!("p{percent}"),
                     value: ms * 1e6,
                 });
             section.chart(
                 key,
-                Drawing::Histogram(Histogram::of(
+                Drawing::Histogram(Histogram::from_values(
                     title,
                     Unit::Nanoseconds,
                     &values,
@@ -134,19 +139,19 @@ pub fn result_tables(summary: &LoadSummary) -> Vec<Table> {
         }
     }
     let mut latencies = Table::new(&["Latency, ms", "Mean", "Median", "P90", "P99"], 1);
-    for (name, found) in [
+    for (name, distribution) in [
         ("TTFT", summary.figures.ttft_ms),
         ("TPOT", summary.figures.tpot_ms),
         ("ITL", summary.figures.itl_ms),
         ("E2EL", summary.figures.e2e_ms),
     ] {
-        if let Some(found) = found {
+        if let Some(distribution) = distribution {
             latencies.row([
                 name.to_owned(),
-                format_significant(found.mean),
-                format_significant(found.p50),
-                sentences::percentile_cell(Some(found), 90),
-                sentences::percentile_cell(Some(found), 99),
+                format_significant(distribution.mean),
+                format_significant(distribution.p50),
+                sentences::percentile_cell(Some(distribution), 90),
+                sentences::percentile_cell(Some(distribution), 99),
             ]);
         }
     }
@@ -209,15 +214,15 @@ fn draw(section: &mut Section, sweep: &Sweep<LoadSummary>) {
     for (key, title, latency) in charts {
         let curve = |label: &str, statistic: fn(&Distribution) -> f64| {
             let points = sweep.points.iter().filter_map(|point| {
-                let found = latency(&point.summary)?;
+                let distribution = latency(&point.summary)?;
                 Some((
                     point.summary.figures.request_throughput,
-                    1e6 * statistic(&found),
+                    1e6 * statistic(&distribution),
                 ))
             });
             let mut points: Vec<(f64, f64)> = points.collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            Curve {
+            PlottedCurve {
                 label: label.to_owned(),
                 points,
             }
@@ -225,7 +230,8 @@ fn draw(section: &mut Section, sweep: &Sweep<LoadSummary>) {
         let mut lines = vec![curve("p50", |d| d.p50)];
         let mut loads = sweep.points.iter();
         if loads.all(|point| {
-            latency(&point.summary).is_none_or(|found| has_percentile(found.count, 99))
+            latency(&point.summary)
+                .is_none_or(|distribution| has_percentile(distribution.count, 99))
         }) {
             lines.push(curve("p99", |d| d.p99));
         }

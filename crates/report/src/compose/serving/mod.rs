@@ -34,12 +34,16 @@ impl Report<'_> {
             let why = abstention.map(text::abstention).next();
             let why = why.unwrap_or_else(|| {
                 let is_overload = |issue: &Issue| issue.code == IssueCode::BenchOverloaded;
-                let why = if self.issues.iter().any(is_overload) {
-                    sentences::QUEUE_GREW
-                } else {
-                    sentences::NOTHING_REMOVABLE
-                };
-                why.to_owned()
+                if self.issues.iter().any(is_overload) {
+                    return sentences::QUEUE_GREW.to_owned();
+                }
+                let undivided = serving.parts.as_ref();
+                let undivided =
+                    undivided.and_then(|mean| Some((mean.undivided_wait_ms()?, mean.e2e_ms)));
+                match undivided {
+                    Some((ms, whole)) => sentences::undivided_wait(ms, whole),
+                    None => sentences::NOTHING_REMOVABLE.to_owned(),
+                }
             });
             document.section("no_findings", "Findings").paragraph(why);
         }
@@ -101,14 +105,13 @@ fn summary(serving: &ServingAnalysis, issues: &[Issue]) -> Vec<String> {
     if !serving.sweep.as_ref().is_none_or(is_whole) {
         return lines;
     }
-    let failed =
-        fails_too_often(figures).then_some((figures.failed, figures.completed + figures.failed));
-    lines.extend(
-        serving
-            .slos
-            .iter()
-            .map(|slo| sentences::objective(&slo.slo, slo.is_met, slo.value_ms, failed)),
-    );
+    let context = sentences::ObjectiveContext {
+        failed: fails_too_often(figures)
+            .then_some((figures.failed, figures.completed + figures.failed)),
+        is_client_late: !serving.self_check.kept_up,
+    };
+    let slos = serving.slos.iter();
+    lines.extend(slos.map(|slo| sentences::objective(slo, &context)));
     lines
 }
 

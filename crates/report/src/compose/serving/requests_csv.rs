@@ -1,13 +1,13 @@
 //! Requests and engine steps of a load for spreadsheets.
 
-use llmprof_analysis::serving::parts::Parts;
+use llmprof_analysis::serving::parts::RequestParts;
 use llmprof_record::serving::{EngineStep, RequestRecord};
 use llmprof_units::Nanos;
 
 use crate::csv_field;
 
 /// One line a request; times in milliseconds from the start of the load, parts of its latency after them.
-pub fn requests_csv(requests: &[RequestRecord], each: &[Parts]) -> String {
+pub fn requests_csv(requests: &[RequestRecord], each: &[RequestParts]) -> String {
     let mut text = String::from(
         "request,session,turn,scheduled_ms,sent_ms,first_token_ms,last_token_ms,end_ms,prompt_tokens,output_tokens,token_basis,\
          ttft_ms,tpot_ms,e2e_ms,client_ms,connect_ms,queue_prefill_network_ms,running_step_ms,queue_ms,prefill_ms,network_ms,decode_ms,\
@@ -19,7 +19,7 @@ pub fn requests_csv(requests: &[RequestRecord], each: &[Parts]) -> String {
     let mut parts = each.iter().peekable();
     for request in requests {
         let own = parts.next_if(|parts| parts.index == request.index);
-        let part = |value: fn(&Parts) -> Nanos| whole(own.map(value));
+        let part = |value: fn(&RequestParts) -> Nanos| whole(own.map(value));
         let done = request.is_complete();
         let basis = serde_json::to_value(request.token_basis).unwrap_or_default();
         let split = own.map(|own| serde_json::to_value(own.split_by).unwrap_or_default());

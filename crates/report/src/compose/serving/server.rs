@@ -9,28 +9,28 @@ use llmprof_traffic::figures::LoadSummary;
 use llmprof_units::{Nanos, Percent, Watts, format_significant};
 
 use super::sentences;
-use crate::view::{Line, Series, Unit};
+use crate::view::{Series, SeriesLine, Unit};
 use crate::{Drawing, Section, Table};
 
 /// Most points of a line: a million requests draw no better than this many.
-const MOST_POINTS: usize = 2000;
+const POINTS_MAX: usize = 2000;
 
 fn thinned(mut samples: Vec<(Nanos, f64)>) -> Vec<(Nanos, f64)> {
     samples.sort_by_key(|sample| sample.0);
-    let every = samples.len().div_ceil(MOST_POINTS).max(1);
+    let every = samples.len().div_ceil(POINTS_MAX).max(1);
     samples.into_iter().step_by(every).collect()
 }
 
 /// Latencies, concurrency and KV cache over the time of the load.
 pub(super) fn over_time(section: &mut Section, served: &ServedLoad, samples: Option<&Samples>) {
     let timed = || served.load.timed();
-    let line = |label: &str, samples: Vec<(Nanos, f64)>| Line {
+    let line = |label: &str, samples: Vec<(Nanos, f64)>| SeriesLine {
         is_held: false,
         label: label.to_owned(),
         samples: thinned(samples),
     };
-    let mut series = |key: &str, title: &str, unit: Unit, lines: Vec<Line>| {
-        let lines: Vec<Line> = lines
+    let mut series = |key: &str, title: &str, unit: Unit, lines: Vec<SeriesLine>| {
+        let lines: Vec<SeriesLine> = lines
             .into_iter()
             .filter(|line| !line.samples.is_empty())
             .collect();
@@ -68,7 +68,7 @@ pub(super) fn over_time(section: &mut Section, served: &ServedLoad, samples: Opt
         ],
     );
     let in_flight = in_flight(&served.load.requests).into_iter();
-    let mut counts = vec![Line {
+    let mut counts = vec![SeriesLine {
         is_held: true,
         ..line(
             "in flight (client)",
@@ -95,7 +95,7 @@ pub(super) fn over_time(section: &mut Section, served: &ServedLoad, samples: Opt
         return;
     };
     for (key, title, unit, value) in GPU_CURVES {
-        let lines = samples.gpus.iter().take(MOST_GPUS).map(|gpu| {
+        let lines = samples.gpus.iter().take(GPUS_MAX).map(|gpu| {
             let started = served.load.started_unix_ns;
             line(
                 &format!("GPU {} ({})", gpu.index, gpu.name),
@@ -107,7 +107,7 @@ pub(super) fn over_time(section: &mut Section, served: &ServedLoad, samples: Opt
 }
 
 /// The most lines that a reader can distinguish in a chart.
-const MOST_GPUS: usize = 16;
+const GPUS_MAX: usize = 16;
 
 type GpuCurve = (
     &'static str,
@@ -157,13 +157,13 @@ pub(super) fn add(section: &mut Section, server: &ServerUse, summary: &LoadSumma
         ("prefill", &window.prefill_ms, None),
         ("decode", &window.decode_ms, None),
     ];
-    for (name, found, client) in rows
+    for (name, statistic, client) in rows
         .into_iter()
-        .filter_map(|(name, found, client)| Some((name, found.as_ref()?, client)))
+        .filter_map(|(name, statistic, client)| Some((name, statistic.as_ref()?, client)))
     {
         let cell = sentences::number;
         let quantile = |name: &str, value: Option<f64>| {
-            let sign = match found.bounds.get(name) {
+            let sign = match statistic.bounds.get(name) {
                 None => "",
                 Some(Bound::AtMost) => "≤ ",
                 Some(Bound::AtLeast) => "≥ ",
@@ -172,11 +172,11 @@ pub(super) fn add(section: &mut Section, server: &ServerUse, summary: &LoadSumma
         };
         table.row([
             name.to_owned(),
-            cell(found.mean),
-            quantile("p50", found.p50),
-            quantile("p90", found.p90),
-            quantile("p99", found.p99),
-            format_significant(found.count),
+            cell(statistic.mean),
+            quantile("p50", statistic.p50),
+            quantile("p90", statistic.p90),
+            quantile("p99", statistic.p99),
+            format_significant(statistic.count),
             cell(client.map(|client| client.mean)),
         ]);
     }

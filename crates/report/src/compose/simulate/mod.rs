@@ -4,18 +4,21 @@ mod sentences;
 
 use llmprof_analysis::serving::SloOutcome;
 use llmprof_simulate::{
-    Level, Settings, SimulatedLoad,
-    calibrated::Calibration,
-    search::{Candidate, Replicas},
+    LoadLevel, Settings, SimulatedLoad,
+    calibrated::FittedSteps,
+    search::{Replicas, SettingsCandidate},
+    stability::{Overload, Unsettled},
 };
 use llmprof_traffic::{figures::LoadFigures, statistics::Distribution};
 use llmprof_units::{Nanos, format_significant};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use self::sentences::{self as text, Fit, Over};
-use super::serving::sentences as bench;
+use self::sentences::{self as text, CalibrationFit, Over};
+use super::serving::sentences::{self as bench, ObjectiveContext};
 use crate::{Cell, Document, Table};
+
+pub use self::sentences::load_line;
 
 /// What a simulation came to; `--json` prints it.
 #[derive(Serialize, JsonSchema)]
@@ -38,23 +41,15 @@ pub struct Simulated {
     pub summary: SimulatedLoad,
     /// Latencies of the first half of the requests that differ from those of all.
     pub unsettled: Vec<Unsettled>,
+    /// Requests that arrive and are served per second, where the queue grows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overload: Option<Overload>,
     /// Settings that were tried, the best first.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub candidates: Option<Vec<Candidate>>,
+    pub candidates: Option<Vec<SettingsCandidate>>,
     /// Replicas that were tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<Replicas>,
-}
-
-/// A statistic of half as many requests, and of all.
-#[derive(Serialize, JsonSchema)]
-pub struct Unsettled {
-    /// Such as `tpot:p99`.
-    pub statistic: String,
-    /// Value of the first half of the requests.
-    pub half_ms: f64,
-    /// Value of all requests.
-    pub all_ms: f64,
 }
 
 /// What step times rest on.
@@ -77,7 +72,7 @@ pub enum StepTimeBasis {
         /// File of engine steps that times were fitted to.
         trace: String,
         /// Fitted step times.
-        calibration: Calibration,
+        calibration: FittedSteps,
     },
 }
 
@@ -92,7 +87,7 @@ impl StepTimeBasis {
 }
 
 /// Candidates that a page lists.
-const LISTED: usize = 10;
+const CANDIDATES_LISTED_MAX: usize = 10;
 
 pub fn document(simulated: &Simulated) -> Document {
     let mut document = Document::new(text::TITLE);
@@ -118,7 +113,7 @@ pub fn document(simulated: &Simulated) -> Document {
             ],
             1,
         );
-        for candidate in candidates.iter().take(LISTED) {
+        for candidate in candidates.iter().take(CANDIDATES_LISTED_MAX) {
             let (load, s) = (&candidate.summary, &candidate.summary.figures);
             let cell = bench::number;
             let met = bench::met(candidate.is_met);
@@ -139,7 +134,7 @@ pub fn document(simulated: &Simulated) -> Document {
             table.row(objectives.into_iter().chain(figures.map(Cell::from)));
         }
         let section = document.section("settings", "Settings");
-        let listed = LISTED.min(candidates.len());
+        let listed = CANDIDATES_LISTED_MAX.min(candidates.len());
         section.paragraph(text::settings_basis(
             listed,
             candidates.len(),
@@ -155,19 +150,19 @@ pub fn document(simulated: &Simulated) -> Document {
 fn summary(simulated: &Simulated) -> Vec<String> {
     let s = &simulated.summary.figures;
     let mut lines = Vec::new();
-    if let Some(found) = &simulated.replicas {
+    if let Some(replicas) = &simulated.replicas {
         let slos: Vec<&str> = simulated.slos.iter().map(|slo| slo.slo.as_str()).collect();
         let slos = slos.join(" and ");
         lines.push(text::replicas(
-            found.fewest,
+            replicas.fewest,
             simulated.gpus,
-            found.tried,
+            replicas.tried,
             &slos,
         ));
     }
     if let Some([best, others @ ..]) = simulated.candidates.as_deref() {
         let latencies =
-            |one: &Candidate| (one.summary.figures.ttft_ms, one.summary.figures.tpot_ms);
+            |one: &SettingsCandidate| (one.summary.figures.ttft_ms, one.summary.figures.tpot_ms);
         let alike = others
             .iter()
             .filter(|one| latencies(one) == latencies(best));
@@ -184,13 +179,21 @@ fn summary(simulated: &Simulated) -> Vec<String> {
         lines.push(text::refused(s.failed));
     }
     let objectives = simulated.slos.iter();
-    lines.extend(objectives.map(|slo| bench::objective(&slo.slo, slo.is_met, slo.value_ms, None)));
+    lines.extend(objectives.map(|slo| bench::objective(slo, &ObjectiveContext::default())));
     let unsettled = simulated.unsettled.iter();
     let unsettled: Vec<String> = unsettled
         .map(|one| text::moved(&one.statistic, one.half_ms, one.all_ms))
         .collect();
-    if !unsettled.is_empty() {
-        lines.push(text::unsettled(s.completed + s.failed, &unsettled));
+    match &simulated.overload {
+        Some(overload) => lines.push(text::overloaded(
+            overload.asked_per_s,
+            overload.served_per_s,
+            &unsettled,
+        )),
+        None if !unsettled.is_empty() => {
+            lines.push(text::unsettled(s.completed + s.failed, &unsettled));
+        }
+        None => {}
     }
     lines
 }
@@ -206,10 +209,15 @@ fn latencies(summary: &LoadFigures) -> Table {
         ("ITL", summary.itl_ms),
         ("end-to-end latency", summary.e2e_ms),
     ];
-    for (name, found) in rows {
-        if let Some(found) = found {
+    for (name, distribution) in rows {
+        if let Some(distribution) = distribution {
             let values = [
-                found.mean, found.p50, found.p90, found.p95, found.p99, found.max,
+                distribution.mean,
+                distribution.p50,
+                distribution.p90,
+                distribution.p95,
+                distribution.p99,
+                distribution.max,
             ];
             let cells = [name.to_owned()];
             table.row(cells.into_iter().chain(values.map(format_significant)));
@@ -219,7 +227,7 @@ fn latencies(summary: &LoadFigures) -> Table {
 }
 
 fn engine(s: &SimulatedLoad) -> Vec<String> {
-    let over = |level: Level| Over {
+    let over = |level: LoadLevel| Over {
         mean: level.mean,
         max: level.max,
     };
@@ -253,7 +261,7 @@ fn basis(simulated: &Simulated) -> Vec<String> {
         } => text::predicted(model, device, *gpus, efficiencies, *overhead_ns),
         StepTimeBasis::Calibrated { trace, calibration } => {
             let nanos = |ns: f64| Nanos(ns as i64);
-            let fit = Fit {
+            let fit = CalibrationFit {
                 steps: calibration.steps as u64,
                 median_error: calibration.median_error,
                 p90_error: calibration.p90_error,

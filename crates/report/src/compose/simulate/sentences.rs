@@ -3,9 +3,16 @@
 use llmprof_traffic::figures::LoadFigures;
 use llmprof_units::{Count, Nanos, Percent, format_significant};
 
+use crate::text::time;
+
 pub(super) const TITLE: &str = "Simulated, not measured";
 
 pub(super) const NOT_IN_LATENCIES: &str = "Latencies end when the engine emits the token. Network and tokenization count as far as --request-delay and --token-delay state them; client time does not.";
+
+/// A load, sent or simulated, by when its requests are due.
+pub fn load_line(when: &str, [prompt, output]: [f64; 2]) -> String {
+    format!("{when}, {prompt:.0} prompt and {output:.0} output tokens on average")
+}
 
 /// How many replicas are enough.
 pub(super) fn replicas(fewest: Option<u64>, gpus: u64, tried: u64, objectives: &str) -> String {
@@ -53,7 +60,6 @@ pub(super) fn settings_basis(listed: usize, tried: usize, has_objectives: bool) 
     )
 }
 
-/// How much is served.
 pub(super) fn throughput(load: &LoadFigures) -> String {
     let goodput = load.goodput.map_or_else(String::new, |goodput| {
         format!(", goodput {} requests/s", format_significant(goodput))
@@ -72,13 +78,13 @@ pub(super) fn throughput(load: &LoadFigures) -> String {
 /// A statistic that depends on how many requests are simulated.
 pub(super) fn moved(statistic: &str, half_ms: f64, all_ms: f64) -> String {
     format!(
-        "{} {} ms, {} ms with half as many",
+        "{} {}, {} with half as many",
         statistic
             .replace(':', " ")
             .to_uppercase()
             .replace(" P", " p"),
-        format_significant(all_ms),
-        format_significant(half_ms)
+        time(all_ms * 1e6),
+        time(half_ms * 1e6)
     )
 }
 
@@ -86,6 +92,17 @@ pub(super) fn moved(statistic: &str, half_ms: f64, all_ms: f64) -> String {
 pub(super) fn unsettled(requests: u64, moved: &[String]) -> String {
     format!(
         "{requests} requests are too few for a steady state: {}. Simulate more with -n.",
+        moved.join("; ")
+    )
+}
+
+/// A queue that grows has no steady state.
+pub(super) fn overloaded(asked_per_s: f64, served_per_s: f64, moved: &[String]) -> String {
+    format!(
+        "Overload: {} requests/s arrive and {} are served, so latencies grow with the length of the load: {}. Lower --rate or raise \
+         --replicas.",
+        format_significant(asked_per_s),
+        format_significant(served_per_s),
         moved.join("; ")
     )
 }
@@ -167,7 +184,7 @@ pub(super) fn predicted(
 
 /// A fit of step times: median and 90th percentile of its error, then what a step, a token, a sequence and a token of context take.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fit {
+pub(super) struct CalibrationFit {
     pub(super) steps: u64,
     pub(super) median_error: f64,
     pub(super) p90_error: f64,
@@ -178,7 +195,7 @@ pub(super) struct Fit {
 }
 
 /// Where fitted step times come from.
-pub(super) fn fitted(trace: &str, fit: &Fit) -> String {
+pub(super) fn fitted(trace: &str, fit: &CalibrationFit) -> String {
     format!(
         "Step times: fitted to {} of {trace}; held-out steps are off by {} (median), {} (p90). Per step {} + {} per token + {} per sequence + {} \
          per token of context.",
@@ -192,7 +209,6 @@ pub(super) fn fitted(trace: &str, fit: &Fit) -> String {
     )
 }
 
-/// Settings of the engine.
 pub(super) fn engine(
     max_num_batched_tokens: u64,
     max_num_seqs: u64,

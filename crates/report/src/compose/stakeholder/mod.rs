@@ -1,14 +1,14 @@
 mod sentences;
 use self::sentences as text;
+use super::summary::by_size;
 use crate::Document;
 use crate::analyzed::Analysis;
-use crate::text::summary::by_size;
 
 /// `stakeholder_summary.md`: how fast, what limits it, what would help.
 pub fn stakeholder(analysis: &Analysis) -> Document {
     let mut document = Document::new(format!(
         "{}: how fast it is, and why",
-        crate::text::summary::model_name(analysis)
+        super::summary::model_name(analysis)
     ));
     document
         .section("speed", "How fast it is")
@@ -16,7 +16,7 @@ pub fn stakeholder(analysis: &Analysis) -> Document {
     let (large, _) = by_size(&analysis.phases);
     let limits: Vec<String> = large
         .into_iter()
-        .map(|phase| text::limit(phase, &analysis.findings))
+        .map(|phase| text::limit(phase, analysis))
         .collect();
     let section = document.section("limits", "What holds it back");
     if limits.is_empty() {

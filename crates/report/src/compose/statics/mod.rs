@@ -1,6 +1,6 @@
 //! The theoretical cost of a model: `static_compute.md`, and what `llmprof model` prints.
 
-mod sentences;
+pub mod sentences;
 
 use llmprof_units::{Basis, Nanos, Percent, format_significant};
 

@@ -36,6 +36,27 @@ pub(super) fn phase(name: &str, phase: &PhaseStatics) -> String {
     }
 }
 
+/// The roofline time of each phase in a line, below one that says whose they are.
+pub fn phases_summary(statics: &Statics) -> Vec<String> {
+    let device = statics.device.as_deref().unwrap_or("no device");
+    let title = format!("Theoretical cost of {}:", statics.model);
+    let phases = statics.phases.iter().map(|(name, phase)| {
+        let roofline = phase.roofline.as_ref().map(|roofline| {
+            format!(
+                ", roofline time {} on {device} (bound by {})",
+                roofline.roofline_ns, roofline.binds
+            )
+        });
+        format!(
+            "{name:<12} {}, {} of weights{}",
+            phase.sums.flops,
+            phase.sums.weight_bytes,
+            roofline.unwrap_or_default()
+        )
+    });
+    std::iter::once(title).chain(phases).collect()
+}
+
 /// What memory the workload needs, and how much fits.
 pub(super) fn memory(statics: &Statics) -> Vec<String> {
     let memory = &statics.memory;

@@ -5,4 +5,4 @@ mod sentences;
 mod table;
 
 pub use page::document;
-pub use table::{SweepFigures, SweepRow, csv, table, warnings};
+pub use table::{SweepFigures, SweepRow, csv, summary, table, warnings};

@@ -4,7 +4,7 @@ use super::sentences as text;
 use super::table::{self, SweepFigures, SweepRow};
 use crate::{
     Document, Drawing,
-    view::{Curve, Curves, HeatMap, Unit},
+    view::{Curves, HeatMap, PlottedCurve, Unit},
 };
 
 /// A number of a job, where it has it.
@@ -12,20 +12,24 @@ type Value = fn(&SweepFigures) -> Option<f64>;
 
 /// What is drawn: key, name, unit, value.
 const METRICS: [(&str, &str, Unit, Value); 3] = [
-    ("tpot", "TPOT", Unit::Nanoseconds, |of| of.tpot_ns),
-    ("ttft", "TTFT", Unit::Nanoseconds, |of| of.ttft_ns),
+    ("tpot", "TPOT", Unit::Nanoseconds, |of| {
+        Some(of.tpot_ns?.mean)
+    }),
+    ("ttft", "TTFT", Unit::Nanoseconds, |of| {
+        Some(of.ttft_ns?.mean)
+    }),
     ("tokens_per_s", "Tokens/s", Unit::Count, |of| {
-        of.tokens_per_s
+        Some(of.tokens_per_s?.mean)
     }),
 ];
 
 /// A key that differs between jobs, with its values in the order they first appear.
-struct Axis {
+struct SweepAxis {
     key: String,
     values: Vec<String>,
 }
 
-impl Axis {
+impl SweepAxis {
     /// The values as numbers, where all are.
     fn numbers(&self) -> Option<Vec<f64>> {
         self.values.iter().map(|value| value.parse().ok()).collect()
@@ -35,7 +39,8 @@ impl Axis {
 /// `comparison.md` and `comparison.html`.
 pub fn document(rows: &[SweepRow]) -> Document {
     let mut document = Document::new(text::TITLE);
-    document.table(table::table(rows));
+    document.summary = table::summary(rows);
+    document.table(table::page_table(rows));
     let common = table::common(rows);
     if !common.is_empty() {
         document.paragraph(text::common(&common));
@@ -75,14 +80,12 @@ fn split(line: &str) -> Option<(&str, &str)> {
 
 fn value_of<'r>(row: &'r SweepRow, key: &str) -> Option<&'r str> {
     let mut pairs = row.overrides.iter().filter_map(|line| split(line));
-    pairs
-        .find(|(found, _)| *found == key)
-        .map(|(_, value)| value)
+    pairs.find(|(name, _)| *name == key).map(|(_, value)| value)
 }
 
 /// Keys with more than one value.
-fn axes(rows: &[SweepRow]) -> Vec<Axis> {
-    let mut axes: Vec<Axis> = Vec::new();
+fn axes(rows: &[SweepRow]) -> Vec<SweepAxis> {
+    let mut axes: Vec<SweepAxis> = Vec::new();
     for (key, value) in rows
         .iter()
         .flat_map(|row| &row.overrides)
@@ -90,7 +93,7 @@ fn axes(rows: &[SweepRow]) -> Vec<Axis> {
     {
         let at = axes.iter().position(|axis| axis.key == key);
         let at = at.unwrap_or_else(|| {
-            axes.push(Axis {
+            axes.push(SweepAxis {
                 key: key.to_owned(),
                 values: Vec::new(),
             });
@@ -107,7 +110,7 @@ fn axes(rows: &[SweepRow]) -> Vec<Axis> {
 /// Two keys alone: with a third a cell would stand for several jobs.
 fn heat_map(
     rows: &[SweepRow],
-    axes: &[Axis],
+    axes: &[SweepAxis],
     name: &str,
     unit: Unit,
     value: Value,
@@ -143,16 +146,16 @@ fn heat_map(
 /// Along the numeric key with the most values; a line per combination of the others.
 fn curves(
     rows: &[SweepRow],
-    axes: &[Axis],
+    axes: &[SweepAxis],
     name: &str,
     unit: Unit,
     value: Value,
 ) -> Option<Curves> {
     let numeric = axes.iter().filter(|axis| axis.numbers().is_some());
     let along = numeric.max_by_key(|axis| axis.values.len())?;
-    let mut lines: Vec<Curve> = Vec::new();
+    let mut lines: Vec<PlottedCurve> = Vec::new();
     for row in rows {
-        let Some(found) = row.figures.as_ref().and_then(value) else {
+        let Some(figure) = row.figures.as_ref().and_then(value) else {
             continue;
         };
         let Some(at) = value_of(row, &along.key).and_then(|text| text.parse().ok()) else {
@@ -164,10 +167,10 @@ fn curves(
             .collect();
         let label = label.join(" ");
         match lines.iter_mut().find(|line| line.label == label) {
-            Some(line) => line.points.push((at, found)),
-            None => lines.push(Curve {
+            Some(line) => line.points.push((at, figure)),
+            None => lines.push(PlottedCurve {
                 label,
-                points: vec![(at, found)],
+                points: vec![(at, figure)],
             }),
         }
     }

@@ -17,7 +17,7 @@ pub fn summary(imported: &EngineLayers) -> Vec<String> {
         imported.latency_p50_ms.map(ms),
         imported.layers.len() as u64,
         ms(imported.total_ms),
-        first.map(|first| text::Longest {
+        first.map(|first| text::LongestLayers {
             kind: &first.kind,
             share: first.average_ms / imported.total_ms,
             of_roofline: first.of_roofline,

@@ -8,7 +8,7 @@ pub(super) const LAYERS: &str = "By time. Names list what was fused.";
 
 /// The layer type that takes most time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Longest<'a> {
+pub(super) struct LongestLayers<'a> {
     pub(super) kind: &'a str,
     pub(super) share: f64,
     /// Roofline time ÷ measured time.
@@ -20,7 +20,7 @@ pub(super) fn summary(
     latency_p50: Option<Nanos>,
     layers: u64,
     iteration: Nanos,
-    longest: Option<Longest<'_>>,
+    longest: Option<LongestLayers<'_>>,
 ) -> Vec<String> {
     let mut lines = Vec::new();
     lines.extend(latency_p50.map(|latency| format!("Latency {latency} (median).")));
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn the_result_comes_first() {
-        let longest = Longest {
+        let longest = LongestLayers {
             kind: "gemm",
             share: 0.7,
             of_roofline: Some(0.45),

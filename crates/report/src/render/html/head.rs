@@ -5,7 +5,7 @@ use llmprof_record::issue::Issue;
 use super::{block, lines};
 use crate::{
     chart::escaped,
-    document::{Document, FindingItem, Link, Target},
+    document::{Document, FindingItem, Link, ReportTarget},
     text,
 };
 
@@ -112,12 +112,12 @@ fn ranked(findings: &[FindingItem]) -> String {
 fn link(link: &Link) -> String {
     let label = escaped(&link.label);
     match &link.target {
-        Target::Anchor(anchor) => format!("<a href=\"#{}\">{label}</a>", escaped(anchor)),
-        Target::Phase(phase) => format!(
+        ReportTarget::Anchor(anchor) => format!("<a href=\"#{}\">{label}</a>", escaped(anchor)),
+        ReportTarget::Phase(phase) => format!(
             "<a href=\"#timeline\" data-show-phase=\"{}\">{label}</a>",
             escaped(phase)
         ),
-        Target::Event(name) => format!(
+        ReportTarget::Event(name) => format!(
             "<a href=\"#timeline\" data-name=\"{}\">{label}</a>",
             escaped(name)
         ),

@@ -9,7 +9,7 @@ mod timeline;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    chart::{self, Svg, Width, escaped, page_theme},
+    chart::{self, ChartWidth, Svg, escaped, page_theme},
     document::{Block, Chart, Document, Drawing, Section},
 };
 
@@ -58,7 +58,6 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// The whole page.
 pub fn report(document: &Document) -> String {
     let title = escaped(&document.title);
     let style = format!("\n{}{CSS}", page_theme());
@@ -148,7 +147,7 @@ fn chart(chart: &Chart) -> String {
     }
 }
 
-fn figure(class: &str, key: &str, drawn: impl Fn(Width) -> Svg) -> String {
+fn figure(class: &str, key: &str, drawn: impl Fn(ChartWidth) -> Svg) -> String {
     format!(
         "<figure class=\"{class}\" id=\"{}\">\n{}</figure>\n",
         escaped(key),
@@ -157,8 +156,8 @@ fn figure(class: &str, key: &str, drawn: impl Fn(Width) -> Svg) -> String {
 }
 
 /// A chart for wide and for narrow windows: the style sheet shows the one that fits.
-fn both(drawn: impl Fn(Width) -> Svg) -> String {
-    drawn(Width::Wide).inline() + &drawn(Width::Narrow).inline()
+fn both(drawn: impl Fn(ChartWidth) -> Svg) -> String {
+    drawn(ChartWidth::Wide).inline() + &drawn(ChartWidth::Narrow).inline()
 }
 
 fn lines(tag: &str, texts: &[String]) -> String {

@@ -2,7 +2,7 @@
 
 use crate::{
     chart::{self, escaped},
-    view::{Roof, Roofline},
+    view::{Roofline, RooflineCeiling},
 };
 
 /// `id` keeps the radio buttons of several rooflines apart.
@@ -18,7 +18,7 @@ pub(super) fn figure(roofline: &Roofline, id: &str) -> String {
     };
     text += &choices("phase", shapes, drawn().map(|point| point.phase.as_str()));
     text += &choices("kind", colors, drawn().map(|point| point.kind.as_str()));
-    let (own, others): (Vec<&Roof>, Vec<&Roof>) =
+    let (own, others): (Vec<&RooflineCeiling>, Vec<&RooflineCeiling>) =
         roofline.roofs.iter().partition(|roof| roof.is_own);
     if let (Some(own), false) = (own.first(), others.is_empty()) {
         let own = own.basis.to_string();

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use crate::{
     chart::escaped,
-    document::{Align, Cell, Document, Drawing, Row, Table},
+    document::{Align, Cell, Document, Drawing, Table, TableRow},
 };
 
 /// What cells can lead to: names and phases on the timelines of a page.
@@ -17,18 +17,18 @@ pub(super) struct OnTimeline<'a> {
 
 impl<'a> OnTimeline<'a> {
     pub(super) fn collect(document: &'a Document) -> Self {
-        let mut found = Self::default();
+        let mut names = Self::default();
         for chart in document.charts() {
             if let Drawing::Timeline(timeline) = &chart.drawing {
-                found
+                names
                     .names
                     .extend(timeline.names.iter().map(String::as_str));
                 let windows = timeline.windows.iter();
                 let phases = windows.filter_map(|w| timeline.phases.get(w.phase as usize));
-                found.phases.extend(phases.map(String::as_str));
+                names.phases.extend(phases.map(String::as_str));
             }
         }
-        found
+        names
     }
 }
 
@@ -42,10 +42,10 @@ pub(super) fn table(table: &Table, on_timeline: &OnTimeline<'_>) -> String {
 }
 
 /// Fewer rows are seen at a glance.
-const LEAST_FILTERED: usize = 8;
+const FILTERED_ROWS_MIN: usize = 8;
 
 fn sortable(table: &Table, on_timeline: &OnTimeline<'_>) -> String {
-    let hidden = if table.rows.len() < LEAST_FILTERED {
+    let hidden = if table.rows.len() < FILTERED_ROWS_MIN {
         " hidden"
     } else {
         ""
@@ -83,13 +83,13 @@ fn rows(table: &Table, on_timeline: &OnTimeline<'_>) -> String {
     text + "</tbody>\n</table>"
 }
 
-fn cells(table: &Table, row: &Row, on_timeline: &OnTimeline<'_>) -> String {
+fn cells(table: &Table, row: &TableRow, on_timeline: &OnTimeline<'_>) -> String {
     let cell = |cell: &Cell, align| self::cell(cell, align, on_timeline);
     let mut text = String::new();
     for (index, column) in table.columns.iter().enumerate() {
         text += &match row.cells.get(index) {
-            Some(found) if table.is_sortable() => cell(found, column.align),
-            Some(found) => breakable(&cell(found, column.align), column.align),
+            Some(content) if table.is_sortable() => cell(content, column.align),
+            Some(content) => breakable(&cell(content, column.align), column.align),
             None if table.is_sortable() => cell(&Cell::Missing, column.align),
             None => format!("<td{}></td>", class(column.align)),
         };
@@ -157,7 +157,7 @@ mod tests {
     use llmprof_units::Nanos;
 
     use super::*;
-    use crate::view::{Timeline, Window};
+    use crate::view::{Timeline, TimelineWindow};
 
     #[test]
     fn cells_are_escaped_and_short_rows_filled() {
@@ -198,7 +198,7 @@ mod tests {
     fn names_and_phases_lead_to_a_timeline_that_has_them() {
         let phases = vec!["decode".to_owned(), "prefill".to_owned()];
         let mut timeline = Timeline::new(vec![], vec!["a<b>".to_owned()], phases);
-        timeline.windows.push(Window {
+        timeline.windows.push(TimelineWindow {
             phase: 0,
             start_ns: Nanos(0),
             end_ns: Nanos(1),

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::embedded_json;
 use crate::chart::escaped;
-use crate::view::{Layout, MAX_ROWS_PER_LANE, Timeline};
+use crate::view::{MAX_ROWS_PER_LANE, Timeline, TimelineLayout};
 
 pub(super) fn figure(timeline: &Timeline, key: &str) -> String {
     let layout = timeline.layout();
@@ -14,7 +14,8 @@ pub(super) fn figure(timeline: &Timeline, key: &str) -> String {
         .iter()
         .map(|row| json!([row.lane, row.events.len()]))
         .collect();
-    let since = |time: i64| time.saturating_sub(layout.start_ns.0);
+    let origin = origin(timeline, &layout);
+    let since = |time: i64| time.saturating_sub(origin);
     let windows: Vec<_> = timeline
         .windows
         .iter()
@@ -33,7 +34,8 @@ pub(super) fn figure(timeline: &Timeline, key: &str) -> String {
         "phases": timeline.phases,
         "windows": windows,
         "rows": rows,
-        "span_ns": layout.span(),
+        "first_ns": since(layout.start_ns.0),
+        "end_ns": since(layout.end_ns.0),
     });
     let hidden = match layout.hidden {
         0 => String::new(),
@@ -78,12 +80,21 @@ pub(super) fn figure(timeline: &Timeline, key: &str) -> String {
     )
 }
 
+/// The zero of the axis, which is after no event that is drawn.
+fn origin(timeline: &Timeline, layout: &TimelineLayout) -> i64 {
+    let start = layout.start_ns;
+    timeline
+        .origin_ns
+        .map_or(start, |origin| origin.min(start))
+        .0
+}
+
 /// Row after row: distance of the start from the end before it, duration, name, phase. Events of a row do not overlap, so no distance is
 /// negative, and most fit two bytes.
-fn encoded(timeline: &Timeline, layout: &Layout) -> Vec<u8> {
+fn encoded(timeline: &Timeline, layout: &TimelineLayout) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(timeline.len() * 7);
     for row in &layout.rows {
-        let mut last = layout.start_ns.0;
+        let mut last = origin(timeline, layout);
         for &index in &row.events {
             let event = timeline.event(index as usize);
             push(&mut bytes, event.start_ns.0.abs_diff(last));

@@ -1,7 +1,40 @@
 //! What to change.
 
+use llmprof_record::kernel_name::{Category, classify};
+
 use super::statement::is_compiler;
-use crate::analyzed::{Cause, CauseKind};
+use crate::analyzed::{Cause, CauseKind, CausePlace};
+
+/// What gives a kernel of a few thread blocks more of them.
+fn spread_kernel(kernel: &str) -> &'static str {
+    match classify(kernel).category {
+        Category::Gemm | Category::Gemv => {
+            "use a GEMM that splits K over the multiprocessors (split-K, stream-K), or a larger batch"
+        }
+        Category::Attention => {
+            "use attention that splits the positions (flash decoding, no mask tensor), or compute several sequences in one call"
+        }
+        Category::Scan => {
+            "scan along the last dimension, or use a scan that divides a row among thread blocks"
+        }
+        _ => {
+            "use a kernel that divides its work among more thread blocks, or compute several inputs in one call"
+        }
+    }
+}
+
+/// What classes of transformers begin with, as in `LlamaAttention_3`; `Attention_3` may be anybody's.
+const FAMILIES: &[&str] = &[
+    "Bert", "Bloom", "CLIP", "Deepseek", "Falcon", "GPT2", "GPTNeo", "Gemma", "Gpt", "Llama",
+    "Mistral", "Mixtral", "OPT", "Olmo", "Phi", "Qwen", "Roberta", "T5", "ViT", "Whisper",
+];
+
+/// Whether code of transformers runs at a place, by its file or its module.
+fn is_of_transformers(place: &CausePlace) -> bool {
+    let is_file = |line: &String| line.contains("transformers/models/");
+    let is_module = |module: &String| FAMILIES.iter().any(|family| module.starts_with(family));
+    place.line.as_ref().is_some_and(is_file) || place.module.as_ref().is_some_and(is_module)
+}
 
 pub(crate) fn change(cause: &Cause) -> String {
     let change = match &cause.kind {
@@ -26,16 +59,33 @@ pub(crate) fn change(cause: &Cause) -> String {
             is_serialized: true,
             ..
         } => {
-            "wait for a copy right before its data is used (double buffering), or keep the tensor on the GPU"
+            "wait for a copy right before its data is used (double buffering); where it is the same tensor each time, keep it on the GPU"
+        }
+        CauseKind::HostCopies {
+            is_input: true,
+            is_pageable: true,
+            ..
+        } => {
+            "copy the next input from pinned memory with non_blocking=True on another stream while this one computes (prefetch)"
+        }
+        CauseKind::HostCopies { is_input: true, .. } => {
+            "copy the next input on another stream while this one computes (prefetch)"
         }
         CauseKind::HostCopies {
             to_device: true,
             is_pageable: true,
             ..
-        } => "keep the tensor on the GPU, or copy from pinned memory with non_blocking=True",
+        } => {
+            "copy from pinned memory with non_blocking=True; where it is the same tensor each time, keep it on the GPU"
+        }
         CauseKind::HostCopies {
             to_device: true, ..
-        } => "keep the tensor on the GPU, or join the copies into one",
+        } if cause.count < 1.5 => {
+            "copy on another stream while the GPU computes; where it is the same tensor each time, keep it on the GPU"
+        }
+        CauseKind::HostCopies {
+            to_device: true, ..
+        } => "join the copies into one; where it is the same tensor each time, keep it on the GPU",
         CauseKind::HostCopies {
             is_pageable: true, ..
         } => "copy less, or into pinned memory with non_blocking=True",
@@ -56,8 +106,20 @@ pub(crate) fn change(cause: &Cause) -> String {
         CauseKind::HostCode {
             copied: Some(_), ..
         } => "compute it on the GPU and copy the result only",
-        CauseKind::HostCode { .. } if cause.place.line.is_some() => {
+        CauseKind::HostCode {
+            are_between_requests: true,
+            ..
+        } => {
+            "send requests before the one before is answered; `llmprof record` samples host stacks and shows whether the program waits or computes"
+        }
+        CauseKind::HostCode {
+            fits_beside_gpu: true,
+            ..
+        } if cause.place.line.is_some() => {
             "move this code out of the step, or run it while the GPU works"
+        }
+        CauseKind::HostCode { .. } if cause.place.line.is_some() => {
+            "do less in this code, or move it out of the step: the GPU works too little to hide it"
         }
         CauseKind::HostCode { .. } => {
             "move this code out of the step; `llmprof record` samples host stacks and names the line"
@@ -126,7 +188,7 @@ pub(crate) fn change(cause: &Cause) -> String {
             "pad the dimension to a multiple of 64 with zeros, which changes no result"
         }
         CauseKind::WeightCasts { .. } => {
-            "compute the final weights once at load (remove_weight_norm, merged adapters), or use a GEMM that takes the stored format"
+            "compute the final weights once at load (remove_weight_norm, merged adapters, flatten_parameters), or use a GEMM that takes the stored format"
         }
         CauseKind::GatheredWeights { .. } => {
             "multiply the rows of each expert together (grouped GEMM), which reads weights in place"
@@ -136,12 +198,25 @@ pub(crate) fn change(cause: &Cause) -> String {
         } => {
             "use inputs that a fused kernel takes (16-bit, no dense mask): flash or cuDNN attention"
         }
-        CauseKind::UnfusedAttention { .. } => "attn_implementation=\"sdpa\" or flash attention",
+        CauseKind::UnfusedAttention { .. } if is_of_transformers(&cause.place) => {
+            "attn_implementation=\"sdpa\" or flash attention"
+        }
+        CauseKind::UnfusedAttention { .. } => {
+            "F.scaled_dot_product_attention (a bias of the scores as attn_mask), or flash attention"
+        }
         CauseKind::MaskedAttention { .. } => "pass is_causal=True and no mask",
         CauseKind::RepeatedWork { .. } => {
             "compute it once and keep the result (encoder_outputs, keys and values of cross-attention)"
         }
-        CauseKind::Recomputed { .. } => "use the KV cache (use_cache=True, past_key_values)",
+        CauseKind::Recomputed { .. } => {
+            "keep what earlier steps computed: keys and values (use_cache=True, past_key_values), states of an encoder"
+        }
+        CauseKind::TokenProducts { .. } => {
+            "send tokens by indexing (index_select, scatter_add) instead of multiplying by masks"
+        }
+        CauseKind::WorkBeyondModel { .. } => {
+            "where the result is the same each time or needed in part, compute it once, or on fewer elements; read the tensor where it is"
+        }
         CauseKind::UnusedLogits { .. } => {
             "compute logits of the last token only (logits_to_keep=1)"
         }
@@ -157,11 +232,17 @@ pub(crate) fn change(cause: &Cause) -> String {
         CauseKind::OtherWork { .. } => {
             "stop that work, move it to another GPU, or run it between steps"
         }
+        CauseKind::GpuShared { .. } => {
+            "move the other process to another GPU (`nvidia-smi` lists it), or give both a part of this one (MIG, MPS)"
+        }
+        CauseKind::SmallGrids { kernel, .. } => spread_kernel(kernel),
+        CauseKind::SmallBatches { .. } => "compute all sequences of a step in one pass",
         CauseKind::WideOperators { .. } => "compute in fp32 or the model's format",
         CauseKind::AllExperts { .. } => "route tokens to their experts (grouped GEMM)",
-        CauseKind::ExpertLoop { .. } => {
+        CauseKind::ExpertLoop { .. } if is_of_transformers(&cause.place) => {
             "compute all experts with one grouped GEMM (experts_implementation=\"grouped_mm\")"
         }
+        CauseKind::ExpertLoop { .. } => "compute all experts with one grouped GEMM",
         CauseKind::Fills {
             largest: Some(_), ..
         } => "allocate once, only what is used, and without filling it (torch.empty)",
@@ -178,9 +259,107 @@ pub(crate) fn change(cause: &Cause) -> String {
             "overlap communication with compute; fewer, larger collectives"
         }
         CauseKind::UnfusedElementwise { .. } => "torch.compile, or fused kernels",
+        CauseKind::DevicesInTurn { .. } => {
+            "several batches at once, each on another GPU (pipeline), or each layer divided among the GPUs (tensor parallelism)"
+        }
         CauseKind::LaunchBound { .. } => {
             "CUDA Graphs, or torch.compile with mode=\"reduce-overhead\""
         }
     };
     format!("Try: {change}.")
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_units::{Bytes, Nanos};
+
+    use super::*;
+
+    fn advise(kind: CauseKind, place: CausePlace) -> String {
+        change(&Cause {
+            kind,
+            count: 1.0,
+            place,
+            gains: Vec::new(),
+            same_time_as: Vec::new(),
+        })
+    }
+
+    fn small_grid(kernel: &str) -> String {
+        let kind = CauseKind::SmallGrids {
+            kernel: kernel.to_owned(),
+            blocks: 15,
+            multiprocessors: 132,
+            kernels_ns: Nanos(1),
+        };
+        advise(kind, CausePlace::default())
+    }
+
+    #[test]
+    fn advice_for_small_grids_follows_the_kernel() {
+        let gemm = small_grid("nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NTT");
+        assert!(
+            gemm.contains("split-K") && !gemm.contains("attention"),
+            "{gemm}"
+        );
+        let attention = small_grid("flash_fwd_kernel");
+        assert!(attention.contains("flash decoding"), "{attention}");
+        let scan = small_grid("at::native::tensor_kernel_scan_outer_dim<float>");
+        assert!(
+            scan.contains("scan") && !scan.contains("attention"),
+            "{scan}"
+        );
+        let other = small_grid("solve_rows");
+        assert!(
+            !other.contains("attention") && !other.contains("GEMM"),
+            "{other}"
+        );
+    }
+
+    #[test]
+    fn options_of_transformers_are_advised_where_it_runs() {
+        let attention = |module: Option<&str>, line: Option<&str>| {
+            let kind = CauseKind::UnfusedAttention {
+                shape: "[1, 4, 384, 384]".to_owned(),
+                is_fallback: false,
+                kernels_ns: Nanos(1),
+            };
+            let place = CausePlace {
+                operator: None,
+                module: module.map(str::to_owned),
+                line: line.map(str::to_owned),
+            };
+            advise(kind, place).contains("attn_implementation")
+        };
+        assert!(attention(Some("LlamaAttention_3"), None));
+        let line = "transformers/models/gpt2/modeling_gpt2.py(40): eager_attention_forward";
+        assert!(attention(None, Some(line)));
+        assert!(!attention(
+            Some("Attention_3"),
+            Some("timm/layers/attention.py(12): forward")
+        ));
+        assert!(!attention(None, None));
+    }
+
+    #[test]
+    fn fresh_inputs_are_prefetched_and_not_kept() {
+        let copies = |is_input| {
+            let kind = CauseKind::HostCopies {
+                to_device: true,
+                bytes: Bytes(30_000_000),
+                is_pageable: false,
+                is_serialized: false,
+                is_input,
+                copied_ns: Nanos(1_364_000),
+                computed_on_host: None,
+            };
+            advise(kind, CausePlace::default())
+        };
+        let input = copies(true);
+        assert!(
+            input.contains("prefetch") && !input.contains("keep"),
+            "{input}"
+        );
+        assert!(copies(false).contains("same tensor"));
+    }
 }

@@ -5,7 +5,9 @@ mod gain;
 mod statement;
 
 pub(crate) use self::change::change;
-pub(crate) use self::gain::{RATIO_MAX, gain, replay_notes, unprofiled_times};
+pub(crate) use self::gain::{
+    RATIO_MAX, gain, profiled_times, replay_notes, unprofiled_step, unprofiled_times,
+};
 pub(crate) use self::statement::statement;
 
 #[cfg(test)]
@@ -14,7 +16,7 @@ mod tests {
     use llmprof_units::{Bytes, Nanos};
 
     use super::*;
-    use crate::analyzed::{Cause, CauseKind, PhaseGain, Place};
+    use crate::analyzed::{Cause, CauseKind, CausePlace, PhaseGain};
 
     fn gain_of(phase: RunPhase, steps: u64, saved: f64, now: f64) -> PhaseGain {
         let ms = |value: f64| Nanos((value * 1e6) as i64);
@@ -38,13 +40,14 @@ mod tests {
                 bytes: Bytes(64 << 20),
                 is_pageable: true,
                 is_serialized: false,
+                is_input: false,
                 copied_ns: Nanos(8_400_000),
                 computed_on_host: None,
             },
             count: 1.0,
-            place: Place {
+            place: CausePlace {
                 operator: Some("aten::to".to_owned()),
-                ..Place::default()
+                ..CausePlace::default()
             },
             gains: vec![gain_of(RunPhase::Decode, 6, 8.47, 19.2)],
             same_time_as: Vec::new(),
@@ -94,6 +97,17 @@ mod tests {
         assert_eq!(
             gain(&cause),
             "Removing it saves up to 8.97 ms of 19.2 ms a step (how much, the trace does not show)."
+        );
+    }
+
+    #[test]
+    fn a_gain_with_a_wide_range_is_stated_as_one() {
+        let mut cause = copied();
+        cause.gains[0].low_ns = Nanos(4_000_000);
+        cause.gains[0].high_ns = Nanos(9_000_000);
+        assert_eq!(
+            gain(&cause),
+            "Removing it saves 4.00–9.00 ms of 19.2 ms a step (most likely 8.47 ms)."
         );
     }
 

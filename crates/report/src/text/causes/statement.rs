@@ -2,7 +2,10 @@
 
 use llmprof_units::{Count, DType};
 
-use crate::analyzed::{Cause, CauseKind, PhaseGain, Place};
+use crate::analyzed::{Cause, CauseKind, CausePlace, PhaseGain};
+
+/// Host code beside launches is stated from this part of the phase on.
+const CODE_MIN_SHARE: f64 = 0.1;
 
 pub(crate) fn statement(cause: &Cause) -> String {
     let mut phases: Vec<&str> = cause.gains.iter().map(PhaseGain::phase_name).collect();
@@ -35,7 +38,7 @@ fn often(cause: &Cause) -> String {
 }
 
 /// ` in aten::item, module Layer_3, model.py(12): forward`.
-fn at(place: &Place) -> String {
+fn place_text(place: &CausePlace) -> String {
     let mut parts = Vec::new();
     parts.extend(
         place
@@ -71,7 +74,7 @@ fn listed_operators(operators: &[String]) -> String {
 }
 
 fn what(cause: &Cause) -> String {
-    let (often, at) = (often(cause), at(&cause.place));
+    let (often, at) = (often(cause), place_text(&cause.place));
     match &cause.kind {
         CauseKind::Synchronization {
             call,
@@ -207,7 +210,7 @@ fn what(cause: &Cause) -> String {
             "every step computes {gemms} GEMMs over {rows} rows again, as in the prompt pass: {kernels_ns} of kernels{at}"
         ),
         CauseKind::Recomputed { tokens, new_tokens } => format!(
-            "no KV cache: each step computes {} tokens again for {} new ones",
+            "each step computes {} positions, of which {} are new: the rest was computed by the steps before it",
             *tokens, *new_tokens
         ),
         CauseKind::UnusedLogits { rows, needed } => format!(
@@ -233,7 +236,7 @@ fn what(cause: &Cause) -> String {
             sequences,
             tokens,
         } => format!(
-            "{passes} forward passes over the same positions follow each other, each of {sequences} × {tokens} tokens{at}"
+            "{passes} forward passes follow each other that could be one, each of {sequences} × {tokens} tokens{at}"
         ),
         CauseKind::LayoutConversions { kernels_ns } => format!(
             "tensors are converted between NCHW and NHWC around convolutions {often}{at}, {kernels_ns} of kernels"
@@ -248,6 +251,22 @@ fn what(cause: &Cause) -> String {
         } => format!(
             "the KV cache is copied by `{operator}` {often}: {shape}, {kernels_ns} of kernels"
         ),
+        CauseKind::WorkBeyondModel { shape, kernels_ns } => {
+            let operator = cause.place.operator.as_deref().unwrap_or("an operator");
+            format!(
+                "`{operator}` moves, orders or gathers tensors of {shape}, {often}{}, {kernels_ns} of kernels",
+                place_text(&CausePlace {
+                    operator: None,
+                    ..cause.place.clone()
+                })
+            )
+        }
+        CauseKind::TokenProducts { shape, kernels_ns } => {
+            let operator = cause.place.operator.as_deref().unwrap_or("an operator");
+            format!(
+                "`{operator}` multiplies tensors that both have a row for each token, as one-hot masks do: {shape}, {often}{at}, {kernels_ns} of kernels"
+            )
+        }
         CauseKind::VocabularySort { shape, kernels_ns } => format!(
             "tokens are ranked over the whole vocabulary: {shape}, {often}{at}, {kernels_ns} of kernels"
         ),
@@ -267,6 +286,27 @@ fn what(cause: &Cause) -> String {
                 longest.unwrap_or_default()
             )
         }
+        CauseKind::GpuShared { slice_ns, time_ns } => format!(
+            "another process uses the GPU: kernels are queued and nothing runs for {slice_ns}, {often}, {time_ns} in all"
+        ),
+        CauseKind::SmallGrids {
+            kernel,
+            blocks,
+            multiprocessors,
+            kernels_ns,
+        } => format!(
+            "`{}` runs alone with {} on {multiprocessors} multiprocessors, {often}{at}, {kernels_ns} of kernels",
+            short(kernel),
+            Count(*blocks, "thread block")
+        ),
+        CauseKind::SmallBatches {
+            passes,
+            rows,
+            sequences,
+            kernels_ns,
+        } => format!(
+            "each step is {passes} passes, each over {rows} of its {sequences} sequences, and each pass reads all weights: {kernels_ns} of kernels after the first pass"
+        ),
         CauseKind::WideOperators { dtype, kernels_ns } => {
             format!("operators compute in {dtype}: {often}{at}, {kernels_ns} of kernels")
         }
@@ -307,17 +347,40 @@ fn what(cause: &Cause) -> String {
         ),
         CauseKind::UnfusedElementwise {
             kernels,
+            others,
             kernels_ns,
             run_operators,
-        } => format!(
-            "{} elementwise kernels run one after another{}, {kernels_ns}; each run could be one kernel",
-            *kernels,
-            listed_operators(run_operators)
+        } => {
+            let others = match others {
+                0 => String::new(),
+                count => format!(", {count} copies and reductions among them"),
+            };
+            format!(
+                "{kernels} elementwise kernels run one after another{}{others}, {kernels_ns}; each run could be one kernel",
+                listed_operators(run_operators)
+            )
+        }
+        CauseKind::DevicesInTurn { devices, busy_ns } => format!(
+            "{devices} GPUs run in turn: hardly ever do two of them compute at the same time, {busy_ns} in all"
         ),
-        CauseKind::LaunchBound { launches, busy_ns } => format!(
-            "launch-bound: the GPU works {busy_ns} and waits for {}",
-            Count(*launches, "launch")
-        ),
+        CauseKind::LaunchBound {
+            launches,
+            busy_ns,
+            code_ns,
+        } => {
+            let now = cause.gains.first().map_or(0, |gain| gain.now_ns.0);
+            let code = if code_ns.0 as f64 > CODE_MIN_SHARE * now as f64 {
+                format!(
+                    "; {code_ns} of the host's time are code without recorded ops, not launches"
+                )
+            } else {
+                String::new()
+            };
+            format!(
+                "launch-bound: the GPU works {busy_ns} and waits for {}{code}",
+                Count(*launches, "launch")
+            )
+        }
     }
 }
 
@@ -327,6 +390,7 @@ fn copies(cause: &Cause, often: &str, at: &str) -> String {
         bytes,
         is_pageable,
         is_serialized,
+        is_input: _,
         copied_ns,
         computed_on_host,
     } = &cause.kind
@@ -366,6 +430,8 @@ fn host_code(cause: &Cause, often: &str, at: &str) -> String {
         has_switch_interval,
         has_ops,
         is_seen_once,
+        fits_beside_gpu: _,
+        are_between_requests,
     } = &cause.kind
     else {
         return String::new();
@@ -387,6 +453,8 @@ fn host_code(cause: &Cause, often: &str, at: &str) -> String {
         "pauses of 5 ms, Python's switch interval: another Python thread holds the GIL".to_owned()
     } else if let Some(bytes) = copied {
         format!("host code works on {bytes} copied from the GPU")
+    } else if *are_between_requests {
+        "between requests the host launches nothing (it may wait for the next one)".to_owned()
     } else if !has_ops {
         "the host launches nothing (ops were not recorded, so it may be the framework)".to_owned()
     } else if at.is_empty() {

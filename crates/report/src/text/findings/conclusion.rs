@@ -3,20 +3,19 @@
 use llmprof_theory::roofline::Resource;
 use llmprof_units::{Count, Nanos, Percent, Times, format_significant};
 
-use super::{is_waiting, is_whole};
+use super::is_waiting;
 use crate::analyzed::{Abstention, Conclusion, Finding};
 use crate::text::{bottleneck, causes, copies, unmatched};
 
 pub fn finding(finding: &Finding) -> String {
     match (&finding.conclusion, &finding.abstains) {
-        (Some(conclusion), _) if finding.gain.is_none() => {
-            let text = sentence(finding, conclusion);
-            match text.split_once(&format!("; {}", speedup(finding))) {
-                Some((statement, _)) => statement.to_owned(),
-                None => text,
+        (Some(conclusion), _) => {
+            let StatedFinding { what, change } = stated(finding, conclusion);
+            match change.zip(saving(finding)) {
+                Some((change, saving)) => format!("{what}; {change} saves {saving}"),
+                None => what,
             }
         }
-        (Some(conclusion), _) => sentence(finding, conclusion),
         (None, Some(_)) => {
             let (phase, topic) = no_conclusion(finding);
             format!("{phase}: no conclusion on {topic}")
@@ -25,12 +24,11 @@ pub fn finding(finding: &Finding) -> String {
     }
 }
 
-/// The conclusion without the speedup of its phase: the stakeholder page words that itself.
-pub(crate) fn statement(found: &Finding) -> String {
-    let text = finding(found);
-    match text.split_once(&format!("; {}", speedup(found))) {
-        Some((statement, _)) => statement.to_owned(),
-        None => text,
+/// The conclusion without what a change saves: the stakeholder page words that itself.
+pub(crate) fn statement(finding: &Finding) -> String {
+    match &finding.conclusion {
+        Some(conclusion) => stated(finding, conclusion).what,
+        None => self::finding(finding),
     }
 }
 
@@ -46,24 +44,33 @@ fn factor(finding: &Finding) -> f64 {
     gain.map_or(1.0, |gain| gain.phase_factor.unwrap_or(gain.factor))
 }
 
-fn speedup(finding: &Finding) -> String {
-    let is_bound = finding.gain.as_ref().is_some_and(|gain| gain.is_bound);
-    format!(
-        "{}speedup {}{}",
-        if is_whole(finding) { "" } else { "phase " },
-        if is_bound { "up to " } else { "" },
-        Times(factor(finding))
-    )
+/// `up to 18.1 ms of 24.8 ms (3.70×)`, of the phase.
+fn saving(finding: &Finding) -> Option<String> {
+    let gain = finding.gain.as_ref()?;
+    let factor = gain.phase_factor.filter(|factor| *factor > 1.0)?;
+    let saved = gain.saved_ns?;
+    let whole = Nanos((saved.0 as f64 * factor / (factor - 1.0)).round() as i64);
+    let at_most = if gain.is_bound { "up to " } else { "" };
+    let ratio = if factor < causes::RATIO_MAX {
+        format!(" ({})", Times(factor))
+    } else {
+        String::new()
+    };
+    Some(format!("{at_most}{saved} of {whole}{ratio}"))
 }
 
-fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
+/// What was seen, and the change whose gain is known.
+struct StatedFinding {
+    what: String,
+    change: Option<String>,
+}
+
+fn stated(finding: &Finding, conclusion: &Conclusion) -> StatedFinding {
     let phase = finding.phase_name().unwrap_or("run");
-    let factor = factor(finding);
-    let speedup = speedup(finding);
-    match conclusion {
-        Conclusion::Cause { cause } => causes::statement(cause),
-        Conclusion::Serving { found, .. } => super::serving::title(found),
-        Conclusion::Idle { .. } => idle(phase, conclusion, &speedup),
+    let (what, change) = match conclusion {
+        Conclusion::Cause { cause } => (causes::statement(cause), None),
+        Conclusion::Serving { conclusion, .. } => (super::serving::title(conclusion), None),
+        Conclusion::Idle { .. } => idle(phase, conclusion),
         Conclusion::Inefficiency {
             operators,
             share,
@@ -74,13 +81,19 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             let operators = spoken(operators);
             let share = Percent(*share);
             match binds {
-                Some(resource) => format!(
-                    "{phase}: {operators} take {share} of the time at {} of their {}; {speedup} at roofline",
-                    Percent(*roofline_fraction),
-                    limit(*resource)
+                Some(resource) => (
+                    format!(
+                        "{phase}: {operators} take {share} of the time at {} of their {}",
+                        Percent(*roofline_fraction),
+                        limit(*resource)
+                    ),
+                    Some("reaching it".to_owned()),
                 ),
-                None => format!(
-                    "{phase}: {operators} take {share} of the time and could be fused away; {speedup} without them"
+                None => (
+                    format!(
+                        "{phase}: {operators} take {share} of the time and could be fused away"
+                    ),
+                    Some("removing them".to_owned()),
                 ),
             }
         }
@@ -88,19 +101,31 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             share,
             roofline_fraction,
             library: _,
-        } => format!(
-            "{phase}: GEMMs with recorded shapes take {} of the time at {} of the roofline of their shapes; {speedup} at roofline",
-            Percent(*share),
-            Percent(*roofline_fraction)
+        } => (
+            format!(
+                "{phase}: GEMMs with recorded shapes take {} of the time at {} of the roofline of their shapes",
+                Percent(*share),
+                Percent(*roofline_fraction)
+            ),
+            Some("reaching it".to_owned()),
         ),
-        Conclusion::Extra { .. } => extra(phase, conclusion, &speedup),
-        Conclusion::Copies { .. } => copied(phase, conclusion, &speedup),
+        Conclusion::Extra { .. } => (extra(phase, conclusion), Some("removing them".to_owned())),
+        Conclusion::Copies { .. } => (copied(phase, conclusion), Some("removing them".to_owned())),
         Conclusion::Communication {
             exposed_share,
             waiting_share,
             rank,
-        } => communication(phase, *exposed_share, *waiting_share, *rank, &speedup),
-        Conclusion::Fusion { .. } => fusion(phase, conclusion, &speedup),
+            device: _,
+            is_point_to_point,
+        } => {
+            let exchange = if *is_point_to_point {
+                "send/receive"
+            } else {
+                "communication"
+            };
+            communication(phase, exchange, *exposed_share, *waiting_share, *rank)
+        }
+        Conclusion::Fusion { .. } => fusion(phase, conclusion),
         Conclusion::FasterFormat {
             share,
             dtype,
@@ -108,33 +133,46 @@ fn sentence(finding: &Finding, conclusion: &Conclusion) -> String {
             faster_dtype,
             faster_peak_flops_per_s,
             is_native: _,
-        } => format!(
-            "{phase}: weight GEMMs take {} of the time and run in {dtype} (peak {peak_flops_per_s}); the {faster_dtype} peak is \
-             {faster_peak_flops_per_s}, {} as high; {speedup}",
-            Percent(*share),
-            Times(faster_peak_flops_per_s.0 / peak_flops_per_s.0)
+        } => (
+            format!(
+                "{phase}: weight GEMMs take {} of the time and run in {dtype} (peak {peak_flops_per_s}); the {faster_dtype} peak is \
+                 {faster_peak_flops_per_s}, {} as high",
+                Percent(*share),
+                Times(faster_peak_flops_per_s.0 / peak_flops_per_s.0)
+            ),
+            Some(format!("running them in {faster_dtype}")),
         ),
-        Conclusion::QuantizeWeights { weights } => {
-            format!("{phase} is limited by reading {weights} weights; {speedup} with int8 weights")
-        }
+        Conclusion::QuantizeWeights { weights } => (
+            format!("{phase} is limited by reading {weights} weights"),
+            Some("storing them in int8".to_owned()),
+        ),
         Conclusion::WeightsOnChip {
             bytes_per_step,
             cache,
         } => {
             let cache = self::cache(cache);
-            format!(
+            let what = format!(
                 "{phase}: a step reads {bytes_per_step}, which {cache} can hold: DRAM bandwidth is not its limit, and results do not \
                  carry over to larger models"
-            )
+            );
+            (what, None)
         }
-        Conclusion::KvLengths { .. }
-        | Conclusion::FirstPass { .. }
-        | Conclusion::FirstRange { .. } => first_use(phase, conclusion, factor, &speedup),
-        Conclusion::Throttled { .. } => throttled(phase, conclusion),
-    }
+        Conclusion::KvLengths { waits, mean_ns } => (
+            format!(
+                "{phase}: attention waits {}, {mean_ns} on average, at KV cache lengths that had not run before",
+                Count(*waits, "time")
+            ),
+            Some("removing these waits".to_owned()),
+        ),
+        Conclusion::FirstPass { .. } | Conclusion::FirstRange { .. } => {
+            (first_use(phase, conclusion, factor(finding)), None)
+        }
+        Conclusion::Throttled { .. } => (throttled(phase, conclusion), None),
+    };
+    StatedFinding { what, change }
 }
 
-fn extra(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
+fn extra(phase: &str, conclusion: &Conclusion) -> String {
     let Conclusion::Extra {
         share,
         by_name,
@@ -154,10 +192,10 @@ fn extra(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
         format!(" ({views} in views and allocations, which touch no data)")
     });
     let share = Percent(*share);
-    format!("{phase}: overhead ops{by} take {share} of the time{views}; {speedup} without them")
+    format!("{phase}: overhead ops{by} take {share} of the time{views}")
 }
 
-fn copied(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
+fn copied(phase: &str, conclusion: &Conclusion) -> String {
     let Conclusion::Copies {
         share,
         is_on_device,
@@ -171,7 +209,7 @@ fn copied(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
     let each: Vec<String> = longest.iter().chain(others).map(copies::rate).collect();
     let each = (!each.is_empty()).then(|| format!(" ({})", each.join("; ")));
     format!(
-        "{phase}{}: exposed copies and memsets{} take {} of the time{}; {speedup} without them",
+        "{phase}{}: exposed copies and memsets{} take {} of the time{}",
         if *is_copy_bound { " is copy-bound" } else { "" },
         if *is_on_device { " on the GPU" } else { "" },
         Percent(*share),
@@ -201,7 +239,7 @@ fn throttled(phase: &str, conclusion: &Conclusion) -> String {
     )
 }
 
-fn idle(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
+fn idle(phase: &str, conclusion: &Conclusion) -> (String, Option<String>) {
     let Conclusion::Idle {
         share,
         is_host_bound,
@@ -212,7 +250,7 @@ fn idle(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
         host_work,
     } = conclusion
     else {
-        return String::new();
+        return (String::new(), None);
     };
     let bound = if *is_host_bound { " is host-bound" } else { "" };
     let what = if *on_device {
@@ -222,12 +260,13 @@ fn idle(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
     };
     if let Some(work) = host_work {
         let gaps = if work.gaps == 1 { "gap" } else { "gaps" };
-        return format!(
-            "{phase}{bound}: {what} of the time, {} in {} {gaps} while the host runs `{}`; {speedup} without that part",
+        let what = format!(
+            "{phase}{bound}: {what} of the time, {} in {} {gaps} while the host runs `{}`",
             Percent(work.share),
             work.gaps,
             work.operator
         );
+        return (what, Some("removing that part".to_owned()));
     }
     let first = first_use_share.map(|first| {
         format!(
@@ -243,23 +282,24 @@ fn idle(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
     });
     let apart: Vec<String> = first.into_iter().chain(queued).collect();
     if apart.is_empty() {
-        return format!("{phase}{bound}: {what}; {speedup} without it");
+        let change = Some("removing it".to_owned());
+        return (format!("{phase}{bound}: {what}"), change);
     }
-    format!(
-        "{phase}{bound}: {what}{}, {}; {speedup} without the other {}",
-        if *on_device { " of the time" } else { "" },
-        apart.join(", "),
-        Percent(share - first_use_share.unwrap_or(0.0) - queued_share.unwrap_or(0.0))
+    let rest = share - first_use_share.unwrap_or(0.0) - queued_share.unwrap_or(0.0);
+    let of = if *on_device { " of the time" } else { "" };
+    (
+        format!("{phase}{bound}: {what}{of}, {}", apart.join(", ")),
+        Some(format!("removing the other {}", Percent(rest))),
     )
 }
 
 fn communication(
     phase: &str,
+    exchange: &str,
     exposed_share: f64,
     waiting_share: Option<f64>,
     rank: Option<(u64, u64)>,
-    speedup: &str,
-) -> String {
+) -> (String, Option<String>) {
     let exposed = Percent(exposed_share);
     let alone = match rank {
         Some((rank, ranks)) => format!(
@@ -270,19 +310,23 @@ fn communication(
         }
         None => String::new(),
     };
-    match waiting_share {
-        Some(waiting) if is_waiting(waiting) => format!(
-            "{phase}: exposed communication takes {exposed} of the time, and {} of that is waiting for slower ranks; {speedup} if the \
-             ranks were balanced and the rest overlapped",
-            Percent(waiting)
+    let (what, change) = match waiting_share {
+        Some(waiting) if is_waiting(waiting) => (
+            format!(
+                "; of all exposed communication of this rank {} is waiting for slower ranks",
+                Percent(waiting)
+            ),
+            "balancing the ranks and overlapping the rest",
         ),
-        _ => format!(
-            "{phase}: exposed communication takes {exposed} of the time{alone}; {speedup} if overlapped"
-        ),
-    }
+        _ => (alone, "overlapping it"),
+    };
+    (
+        format!("{phase}: exposed {exchange} takes {exposed} of the time{what}"),
+        Some(change.to_owned()),
+    )
 }
 
-fn fusion(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
+fn fusion(phase: &str, conclusion: &Conclusion) -> (String, Option<String>) {
     let Conclusion::Fusion {
         kernels,
         of_kernels,
@@ -293,34 +337,30 @@ fn fusion(phase: &str, conclusion: &Conclusion, speedup: &str) -> String {
         with_gaps,
     } = conclusion
     else {
-        return String::new();
+        return (String::new(), None);
     };
     let each = if *per_step { " per step" } else { "" };
-    let (already, further) = match fused_share {
+    let (already, change) = match fused_share {
         Some(fused) => (
             format!(", {} already fused by a compiler", Percent(*fused)),
-            "fused further",
+            "fusing them further",
         ),
-        None => (String::new(), "fused"),
+        None => (String::new(), "fusing them"),
     };
     let gaps = if *with_gaps {
         "with the gaps after them they"
     } else {
         "they"
     };
-    format!(
-        "{phase}: {kernels} of {of_kernels} kernels{each} are norms, elementwise ops and copies ({mean_ns} on average{already}); {gaps} take {} of the time (not overlapped); {speedup} if {further}",
+    let what = format!(
+        "{phase}: {kernels} of {of_kernels} kernels{each} are norms, elementwise ops and copies ({mean_ns} on average{already}); {gaps} take {} of the time (not overlapped)",
         Percent(*share)
-    )
+    );
+    (what, Some(change.to_owned()))
 }
 
-fn first_use(phase: &str, conclusion: &Conclusion, factor: f64, speedup: &str) -> String {
+fn first_use(phase: &str, conclusion: &Conclusion, factor: f64) -> String {
     match conclusion {
-        Conclusion::KvLengths { waits, mean_ns } => format!(
-            "{phase}: attention waits {}, {mean_ns} on average, at KV cache lengths that had not run before; {speedup} without \
-             these waits",
-            Count(*waits, "time")
-        ),
         Conclusion::FirstPass {
             first_ns,
             extra_step_ns,

@@ -19,8 +19,7 @@ use crate::analyzed::{
 };
 
 /// What must not be done with several gains.
-pub(crate) const OVERLAP: &str =
-    "Speedups do not multiply: two findings may be about the same time.";
+pub(crate) const OVERLAP: &str = "Gains do not add up: two findings may be about the same time.";
 
 /// Gains below this factor are no findings for people.
 const NOTICED: f64 = 1.005;
@@ -63,8 +62,11 @@ pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
     if let Some(Conclusion::Cause { cause }) = &finding.conclusion {
         return Some(causes::gain(cause));
     }
-    if let Some(Conclusion::Serving { found, .. }) = &finding.conclusion {
-        return Some(format!("Upper bound: {}.", serving::upper_bound(found)));
+    if let Some(Conclusion::Serving { conclusion, .. }) = &finding.conclusion {
+        return Some(format!(
+            "Upper bound: {}.",
+            serving::upper_bound(conclusion)
+        ));
     }
     let gain = finding.gain.as_ref()?;
     let is_called_alike = gain.is_bound || finding.confidence != Confidence::Low;
@@ -80,8 +82,8 @@ pub fn gain(finding: &Finding, whole: &str) -> Option<String> {
             None => "first request",
         },
     };
-    // The sentence has both times.
-    if gain.of == GainOf::FirstRequest && gain.factor >= causes::RATIO_MAX {
+    // The sentence has the times.
+    if gain.factor >= causes::RATIO_MAX {
         return None;
     }
     let is_bound =
@@ -124,7 +126,7 @@ fn idle_knob(remedy: IdleRemedy, runtime: Runtime, torch: bool) -> &'static str 
         },
         IdleRemedy::LessHostWork => "Try: less work of the host, or do it while the GPU works.",
         IdleRemedy::ReuseMemory => {
-            "Try: allocate once and reuse (a caching allocator, workspaces kept between calls): freeing memory waits for the GPU."
+            "Try: allocate once and reuse (a caching allocator, workspaces kept between calls): the driver allocates and frees slowly."
         }
         IdleRemedy::LessAroundGraphs => {
             "Most kernels run in CUDA Graphs already; what is left lies between their kernels and around their launches."
@@ -193,7 +195,11 @@ fn host_work_knob(operator: &str) -> Option<String> {
 
 /// What to change; nothing where the finding has no remedy. What the run has turned on already is no knob.
 pub fn knob(finding: &Finding, analysis: &Analysis) -> Option<String> {
-    let knob = by_runtime(finding, Runtime::of(analysis), analysis.program.kind)?;
+    let knob = by_runtime(
+        finding,
+        Runtime::from_analysis(analysis),
+        analysis.program.kind,
+    )?;
     let (compiled, graphs) = (is_compiled(analysis), has_decode_graphs(analysis));
     Some(turned_on(finding, knob, compiled, graphs))
 }
@@ -281,8 +287,8 @@ fn by_runtime(finding: &Finding, runtime: Runtime, kind: ProgramKind) -> Option<
     );
     let knob = match finding.conclusion.as_ref()? {
         Conclusion::Cause { cause } => return Some(causes::change(cause)),
-        Conclusion::Serving { server, found } => {
-            return Some(format!("Try: {}.", serving::change(found, *server)));
+        Conclusion::Serving { server, conclusion } => {
+            return Some(format!("Try: {}.", serving::change(conclusion, *server)));
         }
         Conclusion::Idle {
             remedy: Some(IdleRemedy::LessHostWork),
@@ -329,8 +335,9 @@ fn by_runtime(finding: &Finding, runtime: Runtime, kind: ProgramKind) -> Option<
         Conclusion::Communication {
             exposed_share,
             waiting_share,
+            is_point_to_point,
             ..
-        } => communication(*exposed_share, *waiting_share),
+        } => communication(*exposed_share, *waiting_share, *is_point_to_point),
         // What a compiler has fused is not fused further by turning it on.
         Conclusion::Fusion {
             fused_share: Some(fused),
@@ -374,12 +381,19 @@ fn by_runtime(finding: &Finding, runtime: Runtime, kind: ProgramKind) -> Option<
     })
 }
 
-/// Overlap hides transfers, and no waiting.
 /// Exposed communication above this share leaves hardly any compute to hide it behind.
 const NOTHING_TO_OVERLAP_MIN_SHARE: f64 = 0.9;
 
-fn communication(exposed_share: f64, waiting_share: Option<f64>) -> &'static str {
+/// Overlap hides transfers, and no waiting. A stage of a pipeline waits for its input less often the more micro-batches there are.
+fn communication(
+    exposed_share: f64,
+    waiting_share: Option<f64>,
+    is_point_to_point: bool,
+) -> &'static str {
     match waiting_share {
+        _ if is_point_to_point => {
+            "Try: more micro-batches, or interleaved ones, where this is a pipeline: its stages wait for each other at the begin and end of a step; overlap the rest with compute."
+        }
         Some(waiting) if is_waiting(waiting) => {
             "Try: balance the ranks (equal work for each; the slowest rank first): overlap hides no waiting."
         }
@@ -416,7 +430,7 @@ mod tests {
                 of: GainOf::Run,
                 factor,
                 phase_factor: Some(3.7),
-                saved_ns: None,
+                saved_ns: Some(Nanos(18_100_000)),
                 derivation,
                 is_bound,
             }),
@@ -453,12 +467,12 @@ mod tests {
         let line = |conclusion, is_bound| finding(&sample(conclusion, 2.0, is_bound));
         assert_eq!(
             line(idle(None), true),
-            "decode is host-bound: GPU idle 73.0 %; phase speedup up to 3.70× without it"
+            "decode is host-bound: GPU idle 73.0 %; removing it saves up to 18.1 ms of 24.8 ms (3.70×)"
         );
         assert_eq!(
             line(idle(Some(0.2)), true),
-            "decode is host-bound: GPU idle 73.0 % of the time, 20.0 % in first-use waits (a finding of their own); phase speedup up to 3.70× without \
-             the other 53.0 %"
+            "decode is host-bound: GPU idle 73.0 % of the time, 20.0 % in first-use waits (a finding of their own); removing the other 53.0 % \
+             saves up to 18.1 ms of 24.8 ms (3.70×)"
         );
         let mut queued = idle(None);
         if let Conclusion::Idle {
@@ -471,12 +485,12 @@ mod tests {
         }
         assert_eq!(
             line(queued, true),
-            "decode: GPU idle 73.0 % of the time, 40.0 % with work queued that the GPU did not start (the trace does not show why); phase speedup up \
-             to 3.70× without the other 33.0 %"
+            "decode: GPU idle 73.0 % of the time, 40.0 % with work queued that the GPU did not start (the trace does not show why); removing the other \
+             33.0 % saves up to 18.1 ms of 24.8 ms (3.70×)"
         );
         assert_eq!(
             line(inefficiency("gemm"), true),
-            "decode: GEMMs take 50.0 % of the time at 45.7 % of their compute roofline; phase speedup up to 3.70× at roofline"
+            "decode: GEMMs take 50.0 % of the time at 45.7 % of their compute roofline; reaching it saves up to 18.1 ms of 24.8 ms (3.70×)"
         );
         assert_eq!(
             line(
@@ -489,7 +503,7 @@ mod tests {
                 },
                 false
             ),
-            "decode: exposed copies and memsets on the GPU take 25.0 % of the time; phase speedup 3.70× without them"
+            "decode: exposed copies and memsets on the GPU take 25.0 % of the time; removing them saves 18.1 ms of 24.8 ms (3.70×)"
         );
     }
 
@@ -537,7 +551,7 @@ mod tests {
         let whole = sample(idle(None), 3.7, true);
         assert_eq!(
             finding(&whole),
-            "decode is host-bound: GPU idle 73.0 %; speedup up to 3.70× without it"
+            "decode is host-bound: GPU idle 73.0 %; removing it saves up to 18.1 ms of 24.8 ms (3.70×)"
         );
         assert_eq!(gain(&whole, "all phases"), None);
         assert_eq!(
@@ -554,26 +568,46 @@ mod tests {
                 exposed_share: 0.4,
                 waiting_share,
                 rank: None,
+                device: None,
+                is_point_to_point: false,
             };
-            let found = sample(conclusion, 2.0, true);
+            let waiting = sample(conclusion, 2.0, true);
             let knob = by_runtime(
-                &found,
+                &waiting,
                 Runtime::Gpu(Framework::Pytorch),
                 ProgramKind::LlmInference,
             );
-            (finding(&found), knob.unwrap_or_default())
+            (finding(&waiting), knob.unwrap_or_default())
         };
         let (skewed, balance) = told(Some(0.8));
         assert!(
-            skewed.contains("80.0 % of that is waiting for slower ranks"),
+            skewed.contains("of this rank 80.0 % is waiting for slower ranks"),
             "{skewed}"
         );
         assert!(balance.starts_with("Try: balance the ranks"), "{balance}");
         let (slow, bandwidth) = told(Some(0.2));
-        assert!(slow.ends_with("if overlapped"), "{slow}");
+        assert!(slow.contains("; overlapping it saves up to"), "{slow}");
         assert!(bandwidth.contains("bus bandwidth"), "{bandwidth}");
         let (_, unknown) = told(None);
         assert!(unknown.contains("overlap communication"), "{unknown}");
+        let pipeline = communication(0.1, None, true);
+        assert!(pipeline.contains("micro-batches") && !pipeline.contains("collective"));
+    }
+
+    /// A ratio above ten says less than the times that it is made of.
+    #[test]
+    fn large_ratios_are_left_to_their_times() {
+        let mut large = sample(idle(None), 31.0, true);
+        if let Some(gain) = &mut large.gain {
+            (gain.phase_factor, gain.saved_ns) = (Some(31.0), Some(Nanos(30_000)));
+        }
+        assert_eq!(
+            finding(&large),
+            "decode is host-bound: GPU idle 73.0 %; removing it saves up to 30 µs of 31 µs"
+        );
+        assert_eq!(gain(&large, "run"), None);
+        large.gain = None;
+        assert_eq!(finding(&large), "decode is host-bound: GPU idle 73.0 %");
     }
 
     /// What a title calls "up to" is no expectation, however sure the time is that would go.

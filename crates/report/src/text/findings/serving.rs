@@ -5,8 +5,8 @@ use llmprof_record::serving::ServerFamily;
 use llmprof_units::Percent;
 
 /// A finding's title: what was seen, with numbers.
-pub(crate) fn title(found: &ServingConclusion) -> String {
-    match *found {
+pub(crate) fn title(conclusion: &ServingConclusion) -> String {
+    match *conclusion {
         ServingConclusion::ServerQueueing {
             queue_ms,
             e2e_ms,
@@ -65,8 +65,8 @@ pub(crate) fn title(found: &ServingConclusion) -> String {
 }
 
 /// What to change; options are named only of an engine that is known to serve.
-pub(crate) fn change(found: &ServingConclusion, server: Option<ServerFamily>) -> String {
-    match *found {
+pub(crate) fn change(conclusion: &ServingConclusion, server: Option<ServerFamily>) -> String {
+    match *conclusion {
         ServingConclusion::ServerQueueing { limit, .. } => {
             let run_more = format!(
                 "let more requests run at once{}",
@@ -174,8 +174,8 @@ fn options(server: Option<ServerFamily>, [vllm, sglang, tensorrt_llm]: Options) 
 }
 
 /// What a change gains at most.
-pub(crate) fn upper_bound(found: &ServingConclusion) -> String {
-    match *found {
+pub(crate) fn upper_bound(conclusion: &ServingConclusion) -> String {
+    match *conclusion {
         ServingConclusion::ServerQueueing { queue_ms: ms, .. }
         | ServingConclusion::PrefixCacheMisses { gain_ms: ms, .. }
         | ServingConclusion::OutsideOfTheEngine { outside_ms: ms } => {

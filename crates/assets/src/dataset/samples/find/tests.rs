@@ -1,5 +1,5 @@
 use super::*;
-use crate::dataset::samples::{Content, SampleError, Samples};
+use crate::dataset::samples::{DatasetSamples, SampleContent, SampleError};
 
 fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
@@ -11,7 +11,7 @@ fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
     root
 }
 
-fn names(samples: &Samples) -> Vec<&str> {
+fn names(samples: &DatasetSamples) -> Vec<&str> {
     samples.ids().collect()
 }
 
@@ -26,13 +26,41 @@ fn text_files_are_found_by_name() {
         (".hidden/d.txt", b"no"),
     ]);
     std::os::unix::fs::symlink(root.path(), root.path().join("a/circle")).unwrap();
-    let samples = Samples::found(root.path()).unwrap();
+    let samples = DatasetSamples::find_below(root.path()).unwrap();
     assert_eq!(names(&samples), ["a/README.md", "a/z.md", "b.txt"]);
     let sample = samples.sample(2).unwrap();
-    assert_eq!(sample.content, Content::Text("two".to_owned()));
+    assert_eq!(sample.content, SampleContent::Text("two".to_owned()));
     assert_eq!(sample.file, root.path().join("b.txt"));
-    let one = Samples::found(&root.path().join("b.txt")).unwrap();
+    let one = DatasetSamples::find_below(&root.path().join("b.txt")).unwrap();
     assert_eq!(names(&one), ["b.txt"]);
+}
+
+/// A table beside images is a table of samples where its first row is one.
+#[test]
+fn rows_of_csv_are_samples_where_they_hold_some() {
+    let samples = |csv: &[u8]| {
+        let root = folder(&[("labels.csv", csv), ("x.png", b"\x89PNG")]);
+        let samples = DatasetSamples::find_below(root.path()).unwrap();
+        names(&samples)
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(samples(b"file,label\nx.png,cat\n"), ["x.png"]);
+    assert_eq!(samples(b"image\nabsent.png\n"), ["x.png"]);
+    assert_eq!(
+        samples(b"text,label\n\"A\nB\",0\n,1\n"),
+        ["labels.csv:1", "labels.csv:2"]
+    );
+    let root = folder(&[("a.csv", b"text,label\nA,0\n,1\n")]);
+    let error = DatasetSamples::find_below(root.path())
+        .unwrap()
+        .sample(1)
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("a.csv:2: there is no `text`"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -41,22 +69,25 @@ fn lines_are_samples_with_ids_of_their_own() {
         "data.jsonl",
         b"{\"id\": \"first\", \"text\": \"A\"}\n\n\"B\"\r\n{\"id\": 7, \"tokens\": [1, 2]}\n{\"image\": \"x.png\"}\n{\"other\": 1}",
     ), ("x.png", b"\x89PNG")]);
-    let samples = Samples::found(root.path()).unwrap();
+    let samples = DatasetSamples::find_below(root.path()).unwrap();
     assert_eq!(samples.len(), 5, "an image beside texts is none of them");
     let read = |index| samples.sample(index).unwrap();
     assert_eq!(
         (read(0).id.as_str(), read(0).content),
-        ("first", Content::Text("A".to_owned()))
+        ("first", SampleContent::Text("A".to_owned()))
     );
     assert_eq!(
         (read(1).id.as_str(), read(1).content),
-        ("data.jsonl:3", Content::Text("B".to_owned()))
+        ("data.jsonl:3", SampleContent::Text("B".to_owned()))
     );
     assert_eq!(
         (read(2).id.as_str(), read(2).content),
-        ("7", Content::Tokens(vec![1, 2]))
+        ("7", SampleContent::Tokens(vec![1, 2]))
     );
-    assert_eq!(read(3).content, Content::Image(root.path().join("x.png")));
+    assert_eq!(
+        read(3).content,
+        SampleContent::Image(root.path().join("x.png"))
+    );
     let error = samples.sample(4).unwrap_err().to_string();
     assert!(
         error.contains("data.jsonl:6") && error.contains("other"),
@@ -74,7 +105,10 @@ fn lines_are_samples_with_ids_of_their_own() {
         "\u{feff}",
     ] {
         let root = folder(&[("data.jsonl", wrong.as_bytes())]);
-        let error = Samples::found(root.path()).unwrap().sample(0).unwrap_err();
+        let error = DatasetSamples::find_below(root.path())
+            .unwrap()
+            .sample(0)
+            .unwrap_err();
         assert!(
             matches!(error, SampleError::BadLine { line: 1, .. }),
             "{wrong}: {error}"
@@ -93,13 +127,15 @@ fn pages_of_omnidocbench_come_in_its_order() {
         ("images/b, c.1.png", b"x"),
         ("images/unlisted.png", b"x"),
     ]);
-    let samples = Samples::found(root.path()).unwrap();
+    let samples = DatasetSamples::find_below(root.path()).unwrap();
     assert_eq!(names(&samples), ["images/b, c.1.png", "images/a.png"]);
     fs::remove_file(root.path().join("images/a.png")).unwrap();
-    let error = Samples::found(root.path()).unwrap_err().to_string();
+    let error = DatasetSamples::find_below(root.path())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("1 of 2 files"), "{error}");
     fs::write(root.path().join("OmniDocBench.json"), "{}").unwrap();
-    assert!(Samples::found(root.path()).is_err());
+    assert!(DatasetSamples::find_below(root.path()).is_err());
 }
 
 #[test]
@@ -109,7 +145,7 @@ fn images_are_samples_where_there_is_no_text() {
         ("images/b.jpeg", b"x"),
         ("c.bin", b"x"),
     ]);
-    let samples = Samples::found(root.path()).unwrap();
+    let samples = DatasetSamples::find_below(root.path()).unwrap();
     assert_eq!(names(&samples), ["images/a.PNG", "images/b.jpeg"]);
 }
 
@@ -123,12 +159,13 @@ fn a_list_is_looked_for_in_one_place_after_the_other() {
     ]);
     let cwd = folder(&[("list.txt", b"\xef\xbb\xbfd.txt\r\n\n  images/a, b.c.txt \n")]);
     let list = Path::new("list.txt");
-    let samples = Samples::listed(root.path(), list, &[cwd.path(), root.path()]).unwrap();
+    let samples = DatasetSamples::read_list(root.path(), list, &[cwd.path(), root.path()]).unwrap();
     assert_eq!(names(&samples), ["d.txt", "images/a, b.c.txt"]);
     let places = [Path::new("/nowhere"), root.path(), cwd.path()];
-    let samples = Samples::listed(root.path(), list, &places).unwrap();
+    let samples = DatasetSamples::read_list(root.path(), list, &places).unwrap();
     assert_eq!(names(&samples), ["d.txt", "lines.jsonl:2"]);
-    let error = Samples::listed(root.path(), Path::new("absent.txt"), &places).unwrap_err();
+    let error =
+        DatasetSamples::read_list(root.path(), Path::new("absent.txt"), &places).unwrap_err();
     for place in places {
         let tried = place.join("absent.txt").display().to_string();
         assert!(error.to_string().contains(&tried), "{error}");
@@ -144,7 +181,8 @@ fn every_missing_file_is_listed() {
         ("list", list.as_bytes()),
         ("01.txt/folder", b"x"),
     ]);
-    let error = Samples::listed(root.path(), Path::new("list"), &[root.path()]).unwrap_err();
+    let error =
+        DatasetSamples::read_list(root.path(), Path::new("list"), &[root.path()]).unwrap_err();
     let SampleError::Missing { missing, total, .. } = &error else {
         panic!("{error}");
     };
@@ -156,25 +194,29 @@ fn every_missing_file_is_listed() {
 #[test]
 fn nothing_to_read_is_an_error() {
     let root = folder(&[("list", b"\n \n"), ("a.bin", b"x")]);
-    let empty = Samples::found(root.path()).unwrap_err();
+    let empty = DatasetSamples::find_below(root.path()).unwrap_err();
     assert!(
         empty
             .to_string()
             .starts_with("the dataset is empty: there is no .txt"),
         "{empty}"
     );
-    let empty = Samples::listed(root.path(), Path::new("list"), &[root.path()]).unwrap_err();
+    let empty =
+        DatasetSamples::read_list(root.path(), Path::new("list"), &[root.path()]).unwrap_err();
     assert!(matches!(empty, SampleError::Empty { .. }), "{empty}");
-    let absent = Samples::found(&root.path().join("absent")).unwrap_err();
+    let absent = DatasetSamples::find_below(&root.path().join("absent")).unwrap_err();
     assert!(matches!(absent, SampleError::Read { .. }), "{absent}");
     let root = folder(&[("a.txt", b""), ("b.txt", b"b")]);
-    let blank = Samples::found(root.path()).unwrap_err();
+    let blank = DatasetSamples::find_below(root.path()).unwrap_err();
     assert!(
         matches!(&blank, SampleError::Blank { files } if files.len() == 1),
         "{blank}"
     );
     let root = folder(&[("a.txt", b"ab\xff")]);
-    let binary = Samples::found(root.path()).unwrap().sample(0).unwrap_err();
+    let binary = DatasetSamples::find_below(root.path())
+        .unwrap()
+        .sample(0)
+        .unwrap_err();
     assert!(
         matches!(binary, SampleError::NotText { at: 2, .. }),
         "{binary}"
@@ -201,14 +243,14 @@ fn packed_lines_are_samples() {
     fs::write(root.join("c.json"), line("four")).unwrap();
     fs::write(root.join("config.json"), "{\"model_type\": \"llama\"}").unwrap();
     fs::write(root.join("other.tar.gz"), "x").unwrap();
-    let samples = crate::dataset::samples::Samples::found(root).unwrap();
-    let found: Vec<(String, crate::dataset::samples::Content)> = (0..samples.len())
+    let samples = crate::dataset::samples::DatasetSamples::find_below(root).unwrap();
+    let contents: Vec<(String, crate::dataset::samples::SampleContent)> = (0..samples.len())
         .map(|index| {
             let sample = samples.sample(index).unwrap();
             (sample.id, sample.content)
         })
         .collect();
-    let text = |text: &str| crate::dataset::samples::Content::Text(text.to_owned());
+    let text = |text: &str| crate::dataset::samples::SampleContent::Text(text.to_owned());
     let expected = [
         ("a.json.gz:1", "one"),
         ("a.json.gz:3", "two"),
@@ -216,10 +258,10 @@ fn packed_lines_are_samples() {
         ("c.json:1", "four"),
     ];
     assert_eq!(
-        found,
+        contents,
         expected.map(|(id, content)| (id.to_owned(), text(content)))
     );
     fs::write(root.join("d.jsonl.gz"), "not gzip").unwrap();
-    let error = crate::dataset::samples::Samples::found(root).unwrap_err();
+    let error = crate::dataset::samples::DatasetSamples::find_below(root).unwrap_err();
     assert!(error.to_string().contains("d.jsonl.gz"), "{error}");
 }

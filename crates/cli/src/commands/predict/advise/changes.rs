@@ -1,14 +1,14 @@
 //! The changes that are considered.
 
 use llmprof_predict::EfficiencyProfile;
-use llmprof_record::plan::{Place, RuntimeType};
+use llmprof_record::plan::{ModelPlace, RuntimeType};
 use llmprof_report::compose::advise::{AdvisedChange, ChangeAdvice};
 use llmprof_theory::{
     AttentionConvention,
     device::{Catalog, DeviceKind},
 };
 
-use super::{Request, change::Change, design};
+use super::{AdvisedRequest, change::RequestChange, design};
 use crate::failure::Failure;
 
 /// Other devices that are kept: the fastest ones.
@@ -16,13 +16,13 @@ const DEVICES: usize = 3;
 
 /// Every change worth predicting for a request of these overrides; what it already has is none.
 pub(super) fn all(
-    request: &Request,
+    request: &AdvisedRequest,
     stated: &[String],
     profile: &EfficiencyProfile,
-) -> Result<Vec<Change>, Failure> {
-    let mut found = software(request, profile)?;
+) -> Result<Vec<RequestChange>, Failure> {
+    let mut changes = software(request, profile)?;
     let plan = &request.plan;
-    let one = |code, line: String| Change::new(code, vec![line]);
+    let one = |code, line: String| RequestChange::new(code, vec![line]);
     let batch = plan.workload.batch_size;
     // The workload's batch is that of the runtime unless it is stated by itself.
     let is_own = |line: &String| line.starts_with("workload.batch_size=");
@@ -32,11 +32,11 @@ pub(super) fn all(
         if stated.iter().any(is_own) {
             lines.push(format!("workload.batch_size={more}"));
         }
-        found.push(Change::new(AdvisedChange::Batch, lines));
+        changes.push(RequestChange::new(AdvisedChange::Batch, lines));
     }
     if plan.workload.kv_dtype.is_none() {
         for dtype in ["fp8", "int8"] {
-            found.push(one(
+            changes.push(one(
                 AdvisedChange::KvDtype,
                 format!("workload.kv_dtype={dtype}"),
             ));
@@ -50,7 +50,7 @@ pub(super) fn all(
             &["fp8", "int8", "awq"]
         };
         for format in formats {
-            found.push(one(
+            changes.push(one(
                 AdvisedChange::Weights,
                 format!("workload.weights={format}"),
             ));
@@ -59,51 +59,57 @@ pub(super) fn all(
     let more_ranks = [2, 4, 8]
         .into_iter()
         .filter(|&ranks| ranks > plan.parallel.tensor);
-    found.extend(more_ranks.map(|ranks| {
+    changes.extend(more_ranks.map(|ranks| {
         let line = format!("parallel.tensor={ranks}");
         one(AdvisedChange::TensorParallel, line)
     }));
-    found.extend(devices(request));
-    found.extend(design::edits(request)?);
-    Ok(found)
+    changes.extend(devices(request));
+    changes.extend(design::edits(request)?);
+    Ok(changes)
 }
 
-fn is_cpu(request: &Request) -> bool {
+fn is_cpu(request: &AdvisedRequest) -> bool {
     let device = request.subject.device.as_ref();
     device.is_some_and(|device| device.kind == DeviceKind::Cpu)
 }
 
 /// What another way of running the same model would gain. Only PyTorch has the keys, and captures and compiles decode alone.
-fn software(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<Change>, Failure> {
+fn software(
+    request: &AdvisedRequest,
+    profile: &EfficiencyProfile,
+) -> Result<Vec<RequestChange>, Failure> {
     let runtime = &request.plan.runtime;
-    let mut found = Vec::new();
-    if runtime.kind != RuntimeType::Pytorch {
-        return Ok(found);
+    let mut changes = Vec::new();
+    // The times of another runtime may be those of eager mode all the same: on a GPU that is the default.
+    let is_pytorch = runtime.kind == RuntimeType::Pytorch;
+    if !is_pytorch && profile.name != "hf_eager" {
+        return Ok(changes);
     }
     // A prediction needs no GPU to run on; a CUDA graph does.
     let on_gpu = |line: &str| {
         let place =
-            (request.plan.device == Place::Cpu && !is_cpu(request)).then_some("device=cuda:0");
-        let lines = place.into_iter().chain([line]);
+            (request.plan.device == ModelPlace::Cpu && !is_cpu(request)).then_some("device=cuda:0");
+        let software = (!is_pytorch).then_some("runtime=pytorch");
+        let lines = software.into_iter().chain(place).chain([line]);
         lines.map(str::to_owned).collect()
     };
     if profile.name == "hf_eager" && !runtime.cuda_graph {
-        found.push(Change {
+        changes.push(RequestChange {
             profile: Some(embedded("hf_graph")?),
-            ..Change::new(AdvisedChange::CudaGraph, on_gpu("runtime.cuda_graph=true"))
+            ..RequestChange::new(AdvisedChange::CudaGraph, on_gpu("runtime.cuda_graph=true"))
         });
     }
     if profile.name == "hf_eager" {
-        found.push(Change {
+        changes.push(RequestChange {
             profile: Some(embedded("torch_compile")?),
-            ..Change::new(
+            ..RequestChange::new(
                 AdvisedChange::Fusion,
                 on_gpu("runtime.compile=reduce-overhead"),
             )
         });
     }
-    if request.plan.workload.attention == AttentionConvention::Full {
-        found.push(Change::new(
+    if is_pytorch && request.plan.workload.attention == AttentionConvention::Full {
+        changes.push(RequestChange::new(
             AdvisedChange::AttentionBackend,
             vec![
                 "runtime.attn_implementation=sdpa".to_owned(),
@@ -111,7 +117,7 @@ fn software(request: &Request, profile: &EfficiencyProfile) -> Result<Vec<Change
             ],
         ));
     }
-    Ok(found)
+    Ok(changes)
 }
 
 fn embedded(name: &str) -> Result<EfficiencyProfile, Failure> {
@@ -119,7 +125,7 @@ fn embedded(name: &str) -> Result<EfficiencyProfile, Failure> {
 }
 
 /// Other devices of the same kind.
-fn devices(request: &Request) -> Vec<Change> {
+fn devices(request: &AdvisedRequest) -> Vec<RequestChange> {
     let Some(own) = &request.subject.device else {
         return Vec::new();
     };
@@ -133,7 +139,7 @@ fn devices(request: &Request) -> Vec<Change> {
                 .is_ok_and(|device| device.kind == own.kind)
         })
         .map(|entry| {
-            Change::new(
+            RequestChange::new(
                 AdvisedChange::Device,
                 vec![format!("hardware.spec={}", entry.name)],
             )

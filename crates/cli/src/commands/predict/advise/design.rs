@@ -4,7 +4,7 @@ use llmprof_report::compose::advise::AdvisedChange;
 use llmprof_theory::Model;
 use serde_json::{Map, Value};
 
-use super::{Request, change::Change};
+use super::{AdvisedRequest, change::RequestChange};
 use crate::failure::Failure;
 
 /// How far the number of parameters may move.
@@ -14,7 +14,7 @@ const TILE: u64 = 128;
 
 /// A design that is edited, key by key.
 #[derive(Clone)]
-struct Draft<'a> {
+struct DesignDraft<'a> {
     whole: &'a Map<String, Value>,
     /// `text_config`, where the decoder's keys stand in it.
     inside: Option<&'static str>,
@@ -22,7 +22,7 @@ struct Draft<'a> {
     edits: Vec<(&'static str, u64)>,
 }
 
-impl Draft<'_> {
+impl DesignDraft<'_> {
     fn decoder(&self) -> &Map<String, Value> {
         let inside = self.inside.and_then(|key| self.whole.get(key)?.as_object());
         inside.unwrap_or(self.whole)
@@ -112,10 +112,10 @@ fn is_equal(parameters: u64, wanted: u64) -> bool {
 }
 
 /// Fewer key and value heads, other head sizes, widths in whole tiles, more and smaller experts.
-pub(super) fn edits(request: &Request) -> Result<Vec<Change>, Failure> {
+pub(super) fn edits(request: &AdvisedRequest) -> Result<Vec<RequestChange>, Failure> {
     let design = &request.subject.design;
     let is_inside = design.get("text_config").is_some_and(Value::is_object);
-    let draft = Draft {
+    let draft = DesignDraft {
         whole: design,
         inside: is_inside.then_some("text_config"),
         edits: Vec::new(),
@@ -128,12 +128,12 @@ pub(super) fn edits(request: &Request) -> Result<Vec<Change>, Failure> {
     let shown = &request.plan.model.design;
     let balanced = drafts.into_iter().filter_map(|(code, draft)| {
         let draft = draft.balanced(wanted)?;
-        Some(Change::new(code, draft.overrides(shown)))
+        Some(RequestChange::new(code, draft.overrides(shown)))
     });
     Ok(balanced.collect())
 }
 
-fn kv_heads<'a>(draft: &Draft<'a>) -> Vec<(AdvisedChange, Draft<'a>)> {
+fn kv_heads<'a>(draft: &DesignDraft<'a>) -> Vec<(AdvisedChange, DesignDraft<'a>)> {
     let Some(heads) = draft.number("num_attention_heads") else {
         return Vec::new();
     };
@@ -151,7 +151,7 @@ fn kv_heads<'a>(draft: &Draft<'a>) -> Vec<(AdvisedChange, Draft<'a>)> {
 }
 
 /// Twice as many heads of half the size, and the other way round; keys and values keep their width.
-fn head_sizes<'a>(draft: &Draft<'a>) -> Vec<(AdvisedChange, Draft<'a>)> {
+fn head_sizes<'a>(draft: &DesignDraft<'a>) -> Vec<(AdvisedChange, DesignDraft<'a>)> {
     let (Some(heads), Some(hidden)) = (
         draft.number("num_attention_heads"),
         draft.number("hidden_size"),
@@ -160,7 +160,7 @@ fn head_sizes<'a>(draft: &Draft<'a>) -> Vec<(AdvisedChange, Draft<'a>)> {
     };
     let kv = draft.number("num_key_value_heads").unwrap_or(heads);
     let size = draft.number("head_dim").unwrap_or(hidden / heads.max(1));
-    let mut found = Vec::new();
+    let mut variants = Vec::new();
     for (heads, kv, size, divides) in [
         (
             heads / 2,
@@ -176,14 +176,14 @@ fn head_sizes<'a>(draft: &Draft<'a>) -> Vec<(AdvisedChange, Draft<'a>)> {
             if draft.number("head_dim").is_some() {
                 edited = edited.set("head_dim", size);
             }
-            found.push((AdvisedChange::HeadSize, edited));
+            variants.push((AdvisedChange::HeadSize, edited));
         }
     }
-    found
+    variants
 }
 
 /// Widths that are no multiple of a tile, rounded to the nearest one.
-fn widths<'a>(draft: &Draft<'a>) -> Vec<(AdvisedChange, Draft<'a>)> {
+fn widths<'a>(draft: &DesignDraft<'a>) -> Vec<(AdvisedChange, DesignDraft<'a>)> {
     let Some(key) = draft.key(&FEED_WIDTHS) else {
         return Vec::new();
     };
@@ -198,18 +198,18 @@ fn widths<'a>(draft: &Draft<'a>) -> Vec<(AdvisedChange, Draft<'a>)> {
 }
 
 /// Twice as many experts of half the width, and half as many of twice the width; a token uses as many as before.
-fn experts<'a>(draft: &Draft<'a>) -> Vec<(AdvisedChange, Draft<'a>)> {
+fn experts<'a>(draft: &DesignDraft<'a>) -> Vec<(AdvisedChange, DesignDraft<'a>)> {
     let (Some(key), Some(width)) = (draft.key(&EXPERTS), draft.key(&FEED_WIDTHS)) else {
         return Vec::new();
     };
     let (Some(count), Some(each)) = (draft.number(key), draft.number(width)) else {
         return Vec::new();
     };
-    let mut found = vec![draft.clone().set(key, count * 2).set(width, each / 2)];
+    let mut variants = vec![draft.clone().set(key, count * 2).set(width, each / 2)];
     if count.is_multiple_of(2) {
-        found.push(draft.clone().set(key, count / 2).set(width, each * 2));
+        variants.push(draft.clone().set(key, count / 2).set(width, each * 2));
     }
-    found
+    variants
         .into_iter()
         .map(|draft| (AdvisedChange::Experts, draft))
         .collect()

@@ -25,20 +25,20 @@ pub(super) fn try_best(
     };
     let sides = [advisor.with(&[]), advisor.with(&best.overrides)];
     let (comparison, dir) = comparing::in_turns(&sides, ROUNDS, time)?;
-    let found = comparison
+    let throughput = comparison
         .metrics
         .iter()
-        .find(|found| found.metric == "tokens_per_s");
+        .find(|metric| metric.metric == "tokens_per_s");
     let (a, b) = (
-        found.and_then(|found| found.a),
-        found.and_then(|found| found.b),
+        throughput.and_then(|throughput| throughput.a),
+        throughput.and_then(|throughput| throughput.b),
     );
     Ok(Tried {
         overrides: best.overrides.clone(),
         predicted_speedup: best.speedup,
         measured_speedup: a.zip(b).map(|(a, b)| b / a),
-        ci_low: found.and_then(|found| found.ci_low),
-        ci_high: found.and_then(|found| found.ci_high),
+        ci_low: throughput.and_then(|throughput| throughput.ci_low),
+        ci_high: throughput.and_then(|throughput| throughput.ci_high),
         request_tokens_per_s: a,
         change_tokens_per_s: b,
         comparison: dir.display().to_string(),

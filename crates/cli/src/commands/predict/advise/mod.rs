@@ -9,12 +9,12 @@ mod design;
 mod measured;
 
 use llmprof_config::hydra::{App, Host, RunMode};
-use llmprof_predict::{EfficiencyProfile, Predictor, Target};
+use llmprof_predict::{EfficiencyProfile, PredictionTarget, Predictor};
 use llmprof_record::plan::Plan;
 use llmprof_report::compose::advise::{Advised, ChangeAdvice, PredictedFigures, document};
 use llmprof_theory::Model;
 
-use self::change::Change;
+use self::change::RequestChange;
 use super::{axes::implementation, ranks};
 use crate::{
     app,
@@ -23,17 +23,17 @@ use crate::{
     failure::Failure,
     jobs,
     output::Output,
-    plan::{Purpose, plan},
-    subject::Subject,
+    plan::{PlanPurpose, plan},
+    subject::RunSubject,
 };
 
 /// Changes that gain less are left out.
-const LEAST_GAIN: f64 = 1.005;
+const SPEEDUP_MIN: f64 = 1.005;
 
 /// A request that is composed, and what it is about.
-pub(super) struct Request {
+pub(super) struct AdvisedRequest {
     plan: Plan,
-    subject: Subject,
+    subject: RunSubject,
 }
 
 pub(super) struct Advisor<'a> {
@@ -41,7 +41,7 @@ pub(super) struct Advisor<'a> {
     host: Host,
     base: &'a [String],
     profile: EfficiencyProfile,
-    target: Target,
+    target: PredictionTarget,
 }
 
 /// Whether the arguments ask for it.
@@ -59,7 +59,7 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
         base: &args.overrides,
         profile: efficiency::profile(args.efficiency.as_deref().unwrap_or("hf_eager"))?,
         host,
-        target: Target {
+        target: PredictionTarget {
             ttft_ns: args.ttft.map(crate::efficiency::nanos),
             tpot_ns: args.tpot.map(crate::efficiency::nanos),
         },
@@ -111,7 +111,10 @@ pub(super) fn advise(args: &PredictArgs, output: &mut Output) -> Result<(), Fail
 }
 
 /// What a request is predicted to take with these efficiencies.
-fn figures(request: &Request, profile: &EfficiencyProfile) -> Result<PredictedFigures, Failure> {
+fn figures(
+    request: &AdvisedRequest,
+    profile: &EfficiencyProfile,
+) -> Result<PredictedFigures, Failure> {
     let model: &Model = request.subject.counted()?;
     let Some(device) = &request.subject.device else {
         return Err(Failure::new("a prediction needs a device")
@@ -119,58 +122,28 @@ fn figures(request: &Request, profile: &EfficiencyProfile) -> Result<PredictedFi
     };
     let workload = request.plan.spread_workload();
     let predictor = Predictor::new(model, device, profile);
-    let found = ranks::predict(&predictor, model, profile, &workload)
+    let prediction = ranks::predict(&predictor, model, profile, &workload)
         .map_err(|error| Failure::new(error.to_string()))?;
-    Ok(PredictedFigures::of(
-        &found,
+    Ok(PredictedFigures::from_prediction(
+        &prediction,
         workload.new_tokens,
         model.parameter_count(),
         workload.parallel.rank_count(),
     ))
 }
 
-/// Independent errors add in quadrature, in logarithms.
-fn speedup_interval(
-    before: &PredictedFigures,
-    after: &PredictedFigures,
-    speedup: f64,
-) -> Option<[f64; 2]> {
-    let widths = |figures: &PredictedFigures| {
-        let middle = figures.tokens_per_s;
-        let low = (middle / figures.tokens_per_s_low?).ln();
-        let high = (figures.tokens_per_s_high? / middle).ln();
-        Some([low, high])
-    };
-    let ([low, high], [new_low, new_high]) = (widths(before)?, widths(after)?);
-    Some([
-        speedup * (-high.hypot(new_low)).exp(),
-        speedup * low.hypot(new_high).exp(),
-    ])
-}
-
-/// Whether times are within those that the user wants.
-fn meets_target(target: &Target, found: &PredictedFigures) -> Option<bool> {
-    let ttft = target.ttft_ns.map(|most| found.ttft_ns <= most);
-    let tpot = target.tpot_ns.zip(found.tpot_ns);
-    let tpot = tpot.map(|(most, time)| time <= most);
-    match (ttft, tpot) {
-        (None, None) => None,
-        _ => Some(ttft != Some(false) && tpot != Some(false)),
-    }
-}
-
-fn device_name(request: &Request) -> String {
+fn device_name(request: &AdvisedRequest) -> String {
     let device = request.subject.device.as_ref();
     device.map_or_else(String::new, |device| device.name.clone())
 }
 
 impl Advisor<'_> {
     /// The request with more overrides.
-    fn request(&self, more: &[String]) -> Result<Request, Failure> {
+    fn request(&self, more: &[String]) -> Result<AdvisedRequest, Failure> {
         let composed = self.app.compose(&self.with(more), RunMode::Run, &self.host);
-        let plan = plan(&composed.map_err(app::own_failure)?, Purpose::Paper)?;
-        let subject = Subject::model_of(&plan, None)?;
-        Ok(Request { plan, subject })
+        let plan = plan(&composed.map_err(app::own_failure)?, PlanPurpose::Paper)?;
+        let subject = RunSubject::model_of(&plan, None)?;
+        Ok(AdvisedRequest { plan, subject })
     }
 
     fn with(&self, more: &[String]) -> Vec<String> {
@@ -181,19 +154,19 @@ impl Advisor<'_> {
     /// device's memory last.
     fn rank(
         &self,
-        request: &Request,
+        request: &AdvisedRequest,
         base: &PredictedFigures,
     ) -> Result<(Vec<ChangeAdvice>, usize), Failure> {
         let mut advice: Vec<ChangeAdvice> = Vec::new();
         let mut left_out = 0;
         for change in changes::all(request, self.base, &self.profile)? {
-            let Some(found) = self.evaluate(&change, request, base) else {
+            let Some(evaluated) = self.evaluate(&change, request, base) else {
                 continue;
             };
-            if found.speedup < LEAST_GAIN {
+            if evaluated.speedup < SPEEDUP_MIN {
                 left_out += 1;
             } else {
-                advice.push(found);
+                advice.push(evaluated);
             }
         }
         advice.sort_by(|a, b| {
@@ -211,8 +184,8 @@ impl Advisor<'_> {
     /// The prediction of a change; `None` where it does not compose or cannot be predicted.
     fn evaluate(
         &self,
-        change: &Change,
-        base: &Request,
+        change: &RequestChange,
+        base: &AdvisedRequest,
         before: &PredictedFigures,
     ) -> Option<ChangeAdvice> {
         let mut changed = self.request(&change.overrides).ok()?;
@@ -223,9 +196,9 @@ impl Advisor<'_> {
             crate::subject::device(&changed.plan.hardware.spec).ok()
         };
         let profile = change.profile.as_ref().unwrap_or(&self.profile);
-        let found = figures(&changed, profile).ok()?;
-        let speedup = found.tokens_per_s / before.tokens_per_s.max(1e-12);
-        let interval = speedup_interval(before, &found, speedup);
+        let after = figures(&changed, profile).ok()?;
+        let speedup = after.tokens_per_s / before.tokens_per_s.max(1e-12);
+        let interval = after.speedup_interval(before, speedup);
         let refused = jobs::check(&self.with(&change.overrides)).err();
         Some(ChangeAdvice {
             code: change.code,
@@ -233,9 +206,9 @@ impl Advisor<'_> {
             speedup,
             speedup_low: interval.map(|ends| ends[0]),
             speedup_high: interval.map(|ends| ends[1]),
-            figures: found,
+            figures: after,
             alike: Vec::new(),
-            meets_target: meets_target(&self.target, &found),
+            meets_target: after.meets_target(&self.target),
             runs: refused.is_none(),
             refused: refused.map(|failure| failure.in_a_line()),
         })

@@ -7,13 +7,9 @@ use super::Element;
 /// A value that stands for several.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Sweep {
-    /// `a,b` or `choice(a,b)`.
     Choice(ChoiceSweep),
-    /// `range(…)`.
     Range(RangeSweep),
-    /// `interval(…)`.
     Interval(IntervalSweep),
-    /// `glob(…)`.
     Glob(Glob),
 }
 

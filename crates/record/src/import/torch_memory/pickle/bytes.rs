@@ -28,7 +28,6 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// The next `length` bytes.
     pub(super) fn take(
         &mut self,
         length: u64,

@@ -8,7 +8,7 @@ use super::integer::Integer;
 /// A value. What is larger than a number lies in the [`Heap`] it came from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// `None`.
+    /// Python's `None`, distinct from [`Option::None`].
     None,
     Bool(bool),
     /// A whole number that fits.
@@ -17,7 +17,7 @@ pub enum Value {
     Integer(u32),
     Float(f64),
     Text(u32),
-    /// Bytes.
+    /// Python's `bytes`, by their index in the heap.
     Bytes(u32),
     List(u32),
     Tuple(u32),
@@ -33,7 +33,7 @@ pub struct Heap<'a> {
     pub(super) integers: Vec<Integer>,
     pub(super) texts: Vec<Cow<'a, str>>,
     pub(super) bytes: Vec<&'a [u8]>,
-    /// Lists, tuples and sets.
+    /// Items of lists, tuples and sets, which differ in nothing that is read.
     pub(super) sequences: Vec<Vec<Value>>,
     pub(super) dicts: Vec<Vec<(Value, Value)>>,
     /// Steps that readers may still take. A pickle can name one value any number of times, so that what is read may be
@@ -64,7 +64,6 @@ impl Heap<'_> {
         }
     }
 
-    /// A large whole number.
     pub fn integer(&self, value: Value) -> Option<&Integer> {
         match value {
             Value::Integer(index) => self.integers.get(index as usize),

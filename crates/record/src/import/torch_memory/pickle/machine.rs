@@ -40,7 +40,6 @@ impl Default for Limits {
 /// A pickle that was read.
 #[derive(Debug)]
 pub struct Pickle<'a> {
-    /// Where its values lie.
     pub heap: Heap<'a>,
     pub root: Value,
     /// Where it ends; what follows is not part of it.
@@ -533,7 +532,9 @@ mod tests {
             (b"\x8f(]\x90", "ADDITEMS"),
         ] {
             match error(bytes) {
-                PickleError::Malformed { opcode: found, .. } => assert_eq!(found, opcode),
+                PickleError::Malformed {
+                    opcode: reported, ..
+                } => assert_eq!(reported, opcode),
                 other => panic!("{bytes:?}: {other}"),
             }
         }

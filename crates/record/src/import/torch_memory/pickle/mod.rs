@@ -29,10 +29,9 @@ use thiserror::Error;
 /// Why a pickle cannot be read. Offsets count bytes from the beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PickleError {
-    /// It ends too early.
     #[error("the pickle is truncated at byte {offset}, inside {what}")]
     Truncated {
-        /// Where bytes are missing.
+        /// Offset in the file where bytes are missing.
         offset: usize,
         /// What they would belong to.
         what: &'static str,

@@ -8,7 +8,7 @@ use crate::kernel_name::demangle::demangle;
 use crate::trace::{self, StrId};
 
 /// Where and when on a device.
-struct Place {
+struct WirePlace {
     start: i64,
     end: i64,
     device: u32,
@@ -18,7 +18,7 @@ struct Place {
     graph_node: u64,
 }
 
-struct Placed {
+struct PlacedWork {
     start: i64,
     duration: i64,
     device: u32,
@@ -30,7 +30,7 @@ struct Placed {
 
 impl Process<'_> {
     /// None for what may have wrong times.
-    fn placed(&mut self, place: &Place) -> Option<Placed> {
+    fn placed(&mut self, place: &WirePlace) -> Option<PlacedWork> {
         self.builder.events_read += 1;
         if place.graph_node != 0 && !self.edges.hold(place.start, place.end) {
             self.past_edge += 1;
@@ -42,7 +42,7 @@ impl Process<'_> {
         if place.graph_node != 0 {
             self.used_nodes.insert(place.graph_node);
         }
-        Some(Placed {
+        Some(PlacedWork {
             start: place.start,
             duration: place.end.saturating_sub(place.start).max(0),
             device: self
@@ -58,7 +58,7 @@ impl Process<'_> {
     }
 
     pub(super) fn kernel(&mut self, kernel: &Kernel) {
-        let Some(at) = self.placed(&Place {
+        let Some(at) = self.placed(&WirePlace {
             start: kernel.start,
             end: kernel.end,
             device: kernel.device,
@@ -109,7 +109,7 @@ impl Process<'_> {
     }
 
     pub(super) fn copy(&mut self, copy: &Copy) {
-        let Some(at) = self.placed(&Place {
+        let Some(at) = self.placed(&WirePlace {
             start: copy.start,
             end: copy.end,
             device: copy.device,
@@ -143,7 +143,7 @@ impl Process<'_> {
     }
 
     pub(super) fn memset(&mut self, memset: &Memset) {
-        let Some(at) = self.placed(&Place {
+        let Some(at) = self.placed(&WirePlace {
             start: memset.start,
             end: memset.end,
             device: memset.device,
@@ -174,7 +174,7 @@ impl Process<'_> {
 
     pub(super) fn sync(&mut self, sync: &Sync) {
         let (kind, name) = names::sync_kind(sync.kind);
-        let Some(at) = self.placed(&Place {
+        let Some(at) = self.placed(&WirePlace {
             start: sync.start,
             end: sync.end,
             device: 0,

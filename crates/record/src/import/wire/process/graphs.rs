@@ -37,17 +37,17 @@ impl Process<'_> {
 
     /// Where a node was captured: its own place, or that of the node that it is a copy of.
     fn origin(&self, node: u64) -> Option<Node> {
-        let mut found = *self.nodes.get(&node)?;
-        let own_graph = found.graph;
+        let mut origin = *self.nodes.get(&node)?;
+        let own_graph = origin.graph;
         // A copy of a copy is possible; a ring is damage.
         for _ in 0..16 {
-            match found.original {
+            match origin.original {
                 0 => break,
-                original => found = *self.nodes.get(&original)?,
+                original => origin = *self.nodes.get(&original)?,
             }
         }
-        found.graph = own_graph;
-        Some(found)
+        origin.graph = own_graph;
+        Some(origin)
     }
 
     pub(super) fn graph_nodes(&mut self) {

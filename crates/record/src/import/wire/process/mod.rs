@@ -49,7 +49,7 @@ struct Process<'a> {
     ranges: OpenRanges,
     nodes: HashMap<u64, Node>,
     edges: Edges,
-    /// Since when is recorded.
+    /// When the current recording began, and its slice; `None` while recording is off.
     recording: Option<(i64, u8)>,
     was_recorded: bool,
     /// The highest correlation number before CUPTI last left the process.
@@ -299,7 +299,7 @@ impl<'a> Process<'a> {
             .get(&call.name)
             .map_or(StrId::EMPTY, |name| name.text);
         let text = self.builder.strings.get(name).to_owned();
-        let name = self.builder.intern(names::call(&text));
+        let name = self.builder.intern(names::unversioned_call(&text));
         let host = Host {
             start: call.start,
             duration: call.end.saturating_sub(call.start).max(0),
@@ -315,7 +315,7 @@ impl<'a> Process<'a> {
     fn overhead(&mut self, overhead: &Overhead) {
         self.see(overhead.end);
         self.builder.events_read += 1;
-        let name = self.builder.intern(names::overhead(overhead.kind));
+        let name = self.builder.intern(names::overhead_name(overhead.kind));
         let thread = match overhead.thread {
             0 => self.builder.labelled_thread(Ok(self.id), Err("CUPTI")),
             thread => self.builder.thread(self.id, i64::from(thread)),

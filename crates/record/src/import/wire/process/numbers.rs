@@ -37,7 +37,7 @@ impl Numbers {
 
 impl Process<'_> {
     /// A number of this process among those of all.
-    fn shifted(own: u32, base: u32, most: &mut u32, too_many: &mut u64) -> u32 {
+    fn shift_number(own: u32, base: u32, most: &mut u32, too_many: &mut u64) -> u32 {
         if own == 0 {
             return 0;
         }
@@ -60,17 +60,17 @@ impl Process<'_> {
             self.numbers.correlations = self.numbers.correlations.saturating_add(used);
         }
         let base = self.numbers.correlations;
-        Self::shifted(own, base, &mut self.most.correlations, &mut self.too_many)
+        Self::shift_number(own, base, &mut self.most.correlations, &mut self.too_many)
     }
 
     pub(super) fn context(&mut self, own: u32) -> u32 {
         let base = self.numbers.contexts;
-        Self::shifted(own, base, &mut self.most.contexts, &mut self.too_many)
+        Self::shift_number(own, base, &mut self.most.contexts, &mut self.too_many)
     }
 
     pub(super) fn graph(&mut self, own: u32) -> u32 {
         let base = self.numbers.graphs;
-        Self::shifted(own, base, &mut self.most.graphs, &mut self.too_many)
+        Self::shift_number(own, base, &mut self.most.graphs, &mut self.too_many)
     }
 
     /// Nodes have the number of their graph in the upper half.

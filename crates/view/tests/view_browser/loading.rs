@@ -42,8 +42,11 @@ fn every_wait_says_what_is_awaited() {
     // In the colours of the system: it was white before a dark page.
     let dark = json!({"features": [{"name": "prefers-color-scheme", "value": "dark"}]});
     browser.call("Emulation.setEmulatedMedia", dark);
-    let back = browser.value("getComputedStyle(document.body).backgroundColor");
-    assert_eq!(back, json!("rgb(15, 19, 24)"));
+    // The style sheet may arrive after the body is parsed; nothing is painted until then.
+    wait(
+        &mut browser,
+        "getComputedStyle(document.body).backgroundColor === 'rgb(15, 19, 24)'",
+    );
     hold(&mut browser, "*/runs.json");
     browser.call("Fetch.continueRequest", json!({"requestId": request}));
     let request = held(&mut browser);

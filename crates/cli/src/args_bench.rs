@@ -191,7 +191,7 @@ pub(crate) struct ServeArgs {
 
 /// A JSON object.
 fn object(text: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
-    serde_json::from_str(text).map_err(|error| format!("no JSON object: {error}"))
+    serde_json::from_str(text).map_err(|error| format!("not a JSON object: {error}"))
 }
 
 /// `MIN:MAX`.

@@ -136,7 +136,7 @@ impl Endpoint {
                 .parse::<u16>()
                 .ok()
                 .filter(|&port| port > 0)
-                .ok_or_else(|| wrong("its port is no number from 1 to 65535"))?,
+                .ok_or_else(|| wrong("its port is not a number from 1 to 65535"))?,
         };
         let path = path.trim_end_matches('/');
         let (base, api) = if let Some(base) = path.strip_suffix(Api::Chat.path()) {

@@ -87,7 +87,7 @@ fn silence_ends_at_the_time_limit() {
 
 #[test]
 fn what_is_not_of_the_protocol() {
-    assert_failure(RequestFault::BadEvent, FailureKind::Malformed, "no JSON");
+    assert_failure(RequestFault::BadEvent, FailureKind::Malformed, "not JSON");
     assert_failure(RequestFault::Html, FailureKind::Malformed, "event stream");
     assert_failure(RequestFault::NotHttp, FailureKind::Malformed, "");
     assert_failure(

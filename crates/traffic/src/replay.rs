@@ -131,7 +131,7 @@ fn burst_gpt(text: &str) -> Result<Vec<TracedRequest>, TextFileError> {
         let number = |column: usize| {
             let cell = cells.get(column).copied().unwrap_or_default();
             let value = cell.parse::<f64>().ok().filter(|value| *value >= 0.0);
-            value.ok_or_else(|| wrong(format!("`{cell}` is no number of column {}", column + 1)))
+            value.ok_or_else(|| wrong(format!("`{cell}` in column {} is not a number", column + 1)))
         };
         let request = TracedRequest {
             at_ns: scale_to_nanos(number(at)?, 1e9).map_err(wrong)?,
@@ -196,7 +196,7 @@ fn scale_to_nanos(value: f64, scale: f64) -> Result<Nanos, String> {
     if (0.0..1e18).contains(&nanos) {
         Ok(Nanos(nanos as i64))
     } else {
-        Err(format!("{value} is no time"))
+        Err(format!("{value} is not a time"))
     }
 }
 
@@ -206,7 +206,7 @@ fn check_lengths(request: &TracedRequest) -> Result<(), String> {
         .iter()
         .find(|tokens| !(1..=REQUEST_TOKENS_MAX).contains(tokens))
     {
-        Some(tokens) => Err(format!("{tokens} is no number of tokens")),
+        Some(tokens) => Err(format!("{tokens} is not a token count")),
         None => Ok(()),
     }
 }

@@ -183,7 +183,7 @@ impl FromStr for Slo {
             .parse::<f64>()
             .ok()
             .filter(|limit| *limit > 0.0 && limit.is_finite())
-            .ok_or_else(|| wrong("its limit is no positive number"))?
+            .ok_or_else(|| wrong("its limit is not a positive number"))?
             * scale;
         Ok(Self {
             metric,

@@ -357,7 +357,7 @@ fn write_samples(
             }
             (_, Some(_)) => {
                 return Err(AssetError::refused(
-                    format!("sample {id} is no text and cannot be tokenized"),
+                    format!("sample {id} is not text and cannot be tokenized"),
                     "leave --tokenizer out",
                 ));
             }

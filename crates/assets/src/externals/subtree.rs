@@ -59,7 +59,7 @@ pub(super) fn plan_subtree(
     if state.found.is_none() && folder.symlink_metadata().is_ok() {
         return Err(AssetError::InTheWay {
             path: folder,
-            what: "a folder that is no subtree",
+            what: "a folder that is not a subtree",
         });
     }
     let top = Git::at(project).run_git(&["rev-parse", "--show-toplevel"])?;

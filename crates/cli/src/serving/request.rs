@@ -138,7 +138,7 @@ impl BenchRequest {
         let extra = match &args.extra_body {
             None => serde_json::Map::new(),
             Some(text) => serde_json::from_str(text)
-                .map_err(|error| wrong(format!("--extra-body is no JSON object: {error}")))?,
+                .map_err(|error| wrong(format!("--extra-body is not a JSON object: {error}")))?,
         };
         let tokenizer = args
             .tokenizer

@@ -152,7 +152,7 @@ fn messages_of_failed_requests_stay() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let requests = super::read(&dir.path().join("run/requests.csv"));
     assert!(requests.contains("refused by the stub"), "{requests}");
-    assert!(requests.contains("an event is no JSON"), "{requests}");
+    assert!(requests.contains("an event is not JSON"), "{requests}");
 }
 
 #[test]

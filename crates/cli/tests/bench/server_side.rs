@@ -240,5 +240,5 @@ fn sglang_is_given_its_options() {
         ],
     );
     assert_eq!(code, 2);
-    assert!(err.contains("no JSON object"), "{err}");
+    assert!(err.contains("not a JSON object"), "{err}");
 }

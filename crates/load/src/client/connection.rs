@@ -127,7 +127,7 @@ fn tls_connector(endpoint: &Endpoint) -> Result<(TlsConnector, ServerName<'stati
         .with_root_certificates(roots)
         .with_no_client_auth();
     let name = ServerName::try_from(endpoint.host.clone())
-        .map_err(|_| format!("`{}` is no name that a certificate can have", endpoint.host))?;
+        .map_err(|_| format!("`{}` is not a valid name for a certificate", endpoint.host))?;
     Ok((TlsConnector::from(Arc::new(config)), name))
 }
 

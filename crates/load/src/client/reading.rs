@@ -90,7 +90,7 @@ impl AnswerReading {
                         Category::Data => {
                             format!("an event is not of the protocol ({error}): {text}")
                         }
-                        _ => format!("an event is no JSON ({error}): {text}"),
+                        _ => format!("an event is not JSON ({error}): {text}"),
                     },
                 ));
                 return;

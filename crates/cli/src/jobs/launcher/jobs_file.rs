@@ -108,7 +108,7 @@ impl JobsFile {
             moved_keys::perform(command, &application, &host).map_err(app::own_failure)?;
         match outcome {
             CommandOutcome::Execution(Execution::Multirun(sweep)) => Ok(sweep),
-            _ => Err(Failure::new("the command line is no sweep any more")),
+            _ => Err(Failure::new("the command line no longer describes a sweep")),
         }
     }
 }

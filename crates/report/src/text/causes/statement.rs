@@ -163,7 +163,7 @@ fn what(cause: &Cause) -> String {
             kernels_ns,
         } => gemm_format(*dtype, *faster, *is_of_model, &format!("{kernels_ns}"), &at),
         CauseKind::UnalignedGemms { shape, kernels_ns } => format!(
-            "GEMMs have a dimension that is no multiple of 8 and use slow kernels: {shape}, {often}{at}, {kernels_ns} of kernels"
+            "GEMMs have a dimension that is not a multiple of 8 and use slow kernels: {shape}, {often}{at}, {kernels_ns} of kernels"
         ),
         CauseKind::WeightCasts {
             from,

@@ -66,6 +66,9 @@ pub(crate) const RANGE_OVERLAP_MAX_SHARE: f64 = 0.1;
 pub(crate) const CONCURRENT_RANGES_NAMED_MAX: usize = 4;
 /// Phases explain at least this part of the device time from the first of them on: what explains less is not what the trace is about.
 pub(crate) const PHASES_COVERED_MIN_SHARE: f64 = 0.5;
+/// Part of its ranges before whose successor the device has done their work, from which on a program waits for the device in each: a first
+/// range, or one whose result nobody reads, may be the exception.
+pub(crate) const RANGES_AWAITED_MIN_SHARE: f64 = 0.9;
 /// Part of the time of its ranges that a device must work for to set their pace. Devices that lag behind their host in public traces
 /// (`fixtures/public`, MI300X and H100) work for more than 0.9 of it.
 pub(crate) const DEVICE_PACE_MIN_SHARE: f64 = 0.5;

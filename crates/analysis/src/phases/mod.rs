@@ -33,7 +33,7 @@ use crate::steps;
 use crate::steps::Repetition;
 use crate::thresholds::{
     CONCURRENT_RANGES_NAMED_MAX, DEVICE_PACE_MIN_SHARE, DEVICES_MAX, PHASES_COVERED_MIN_SHARE,
-    RANGE_NAMES_MAX, RANGE_OVERLAP_MAX_SHARE,
+    RANGE_NAMES_MAX, RANGE_OVERLAP_MAX_SHARE, RANGES_AWAITED_MIN_SHARE,
 };
 use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
 use crate::timeline::extent::host_span;
@@ -483,6 +483,9 @@ impl Phases {
                 _ => with_work.push((*window, span)),
             }
         }
+        if !launched.clocks_disagree && self.extend_awaited(&with_work) {
+            return Ok(());
+        }
         let is_later = launched.clocks_disagree || later > all - later;
         // A device that works for a small part of the ranges does not set their pace: they are as long as they were recorded.
         let length = |(start, end): (i64, i64)| end.saturating_sub(start) as f64;
@@ -517,6 +520,31 @@ impl Phases {
         self.windows = windows;
         self.launched = Some(with_work.into_iter().map(|(window, _)| window).collect());
         Ok(())
+    }
+
+    /// Where a program waits for the device before its next range, the work of a range is done by then: the range lasts until the host has
+    /// left it and its work has ended. False where the device still works for a range while the next one runs.
+    fn extend_awaited(&mut self, with_work: &[(TraceWindow, (i64, i64))]) -> bool {
+        let is_awaited =
+            |pair: &&[(TraceWindow, (i64, i64))]| pair[0].1.1 <= pair[1].0.start.max(pair[0].0.end);
+        let awaited = with_work.windows(2).filter(is_awaited).count();
+        let pairs = with_work.len().saturating_sub(1);
+        if with_work.is_empty() || (awaited as f64) < RANGES_AWAITED_MIN_SHARE * pairs as f64 {
+            return false;
+        }
+        if with_work.iter().all(|(range, work)| work.1 <= range.end) {
+            return true;
+        }
+        let ranges = std::mem::take(&mut self.windows);
+        let mut works = with_work.iter().peekable();
+        for (place, range) in ranges.iter().enumerate() {
+            let next = ranges.get(place + 1).map_or(i64::MAX, |next| next.start);
+            let own = works.next_if(|(window, _)| window.start == range.start);
+            let end = own.map_or(range.end, |(_, (_, last))| range.end.max((*last).min(next)));
+            self.windows.push(TraceWindow { end, ..*range });
+        }
+        self.launched = Some(ranges);
+        true
     }
 
     /// For each name how long its ranges run on the device beside those of others: the names with most ranges first.

@@ -30,6 +30,9 @@ pub(crate) const LONG_GAP_MIN_NS: i64 = 1_000_000;
 /// Idle time for each kernel, on average, that cheaper launches could shorten: ten times what an operator of eager PyTorch takes. In
 /// programs with more the host does something else.
 pub(crate) const LAUNCHING_IDLE_MAX_NS: i64 = 200_000;
+/// The shortest time between two ops on the CPU that is for something else than calling the next one, ns: an operator of eager PyTorch keeps
+/// the host for 16 to 25 µs before its work, with Python functions recorded for a few times that.
+pub(crate) const HOST_GAP_MIN_NS: i64 = 200_000;
 /// Part of the idle time from which on one operator of the host is named as what the device waits for: in ResNet training that
 /// searches for convolutions (`fixtures/foreign`, train_resnet18) the longest of five covers 0.42.
 pub(crate) const HOST_WORK_MIN_SHARE: f64 = 0.25;

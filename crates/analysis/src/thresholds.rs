@@ -455,6 +455,11 @@ pub(crate) const DEVICE_COPY_MIN_BYTES: u64 = 4 << 20;
 /// No GEMM is taken to run closer to its roofline than this: cuBLAS reaches 0.65–0.75 of the dense peak of an H200.
 pub(crate) const GEMM_EFFICIENCY_MAX: f64 = 0.75;
 /// The shortest that a kernel is taken to run.
+/// A copy over a link of so many bytes or more spends its time on them: at the 25 GB/s of PCIe 4 ×16 one takes 40 µs, its launch about 5 µs.
+pub(crate) const LARGE_COPY_MIN_BYTES: u64 = 1 << 20;
+/// Share of a link's bandwidth that copies at link speed reach: pinned copies reach 0.8 to 0.86 of PCIe 5 ×16 (H200: 52 to 55 of 64 GB/s), and
+/// what is left to them is no more than a quarter.
+pub(crate) const LINK_SPEED_MIN_SHARE: f64 = 0.75;
 pub(crate) const KERNEL_MIN_NS: i64 = 2_000;
 /// Tensors by whose operators the bandwidth is measured: smaller ones may stay in a cache.
 pub(crate) const BANDWIDTH_TENSOR_MIN_BYTES: u64 = 8 << 20;

@@ -391,6 +391,7 @@ fn copies(cause: &Cause, often: &str, at: &str) -> String {
         is_pageable,
         is_serialized,
         is_input: _,
+        gains_by_joining: _,
         copied_ns,
         computed_on_host,
     } = &cause.kind

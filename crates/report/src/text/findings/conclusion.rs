@@ -209,10 +209,16 @@ fn copied(phase: &str, conclusion: &Conclusion) -> String {
     else {
         return String::new();
     };
+    let is_fill = |copies: &&CopyTime| copies.direction == CopyDirection::Memset;
+    let what = match longest.as_ref().filter(is_fill) {
+        Some(_) if others.is_empty() => "memsets",
+        Some(_) => "memsets and copies",
+        None => "copies and memsets",
+    };
     let each: Vec<String> = longest.iter().chain(others).map(copies::rate).collect();
     let each = (!each.is_empty()).then(|| format!(" ({})", each.join("; ")));
     format!(
-        "{phase}{}: exposed copies and memsets{} take {} of the time{}",
+        "{phase}{}: exposed {what}{} take {} of the time{}",
         if *is_copy_bound { " is copy-bound" } else { "" },
         if *is_on_device { " on the GPU" } else { "" },
         Percent(*share),
@@ -296,12 +302,6 @@ fn idle(phase: &str, conclusion: &Conclusion) -> (String, Option<String>) {
     )
 }
 
-fn communication(
-    phase: &str,
-    exchange: &str,
-    exposed_share: f64,
-    waiting_share: Option<f64>,
-    rank: Option<(u64, u64)>,
 /// How long no op runs, and the closest place that the trace shows.
 fn host_gaps(gaps: &HostGaps) -> String {
     let place =
@@ -326,6 +326,12 @@ fn host_gaps(gaps: &HostGaps) -> String {
     )
 }
 
+fn communication(
+    phase: &str,
+    exchange: &str,
+    exposed_share: f64,
+    waiting_share: Option<f64>,
+    rank: Option<(u64, u64)>,
 ) -> (String, Option<String>) {
     let exposed = Percent(exposed_share);
     let alone = match rank {
@@ -533,12 +539,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_that_abstains_has_a_topic() {
-        for code in [
-            "idle",
-            "inefficiency",
-            "extra",
-    #[test]
     fn time_without_an_op_has_its_place() {
         let named = |name: &str| NamedTime {
             name: name.to_owned(),
@@ -568,6 +568,12 @@ mod tests {
         );
     }
 
+    #[test]
+    fn every_code_that_abstains_has_a_topic() {
+        for code in [
+            "idle",
+            "inefficiency",
+            "extra",
             "quantize_weights",
             "batching",
         ] {

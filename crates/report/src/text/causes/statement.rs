@@ -196,7 +196,7 @@ fn what(cause: &Cause) -> String {
                 "attention is unfused (eager)"
             };
             format!(
-                "{how}: scores and softmax as tensors of {shape}, {often}, {kernels_ns} of kernels"
+                "{how}: scores and softmax as tensors of {shape}, {often}{at}, {kernels_ns} of kernels"
             )
         }
         CauseKind::MaskedAttention { shape, kernels_ns } => format!(

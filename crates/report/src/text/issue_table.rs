@@ -112,7 +112,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [IssueRow] {
             IssueRow::new("files of an unrecognized format are left out: {files}"),
         ] },
         IssueCode::RanksUnread => const { &[IssueRow::new("ranks that could not be read are left out: {files}").hint("import again with the same folder: ranks that were read are kept")] },
-        IssueCode::RanksNotAligned => const { &[IssueRow::new("rank {rank} shares no collective with the others: its clock is taken as it is")] },
+        IssueCode::RanksNotAligned => const { &[IssueRow::new("no collective of rank {rank} is known to be one of the others: its clock is taken as it is")] },
         IssueCode::RanksMismatched => const { &[IssueRow::new("collectives that seemed to be one on several ranks were not running at the same time, and are left out of skew and waiting")] },
         IssueCode::TraceInputsUnreadable => const { &[IssueRow::new("operator input lists whose shapes could not be read")] },
         IssueCode::KinetoDevicesUnreadable => const { &[IssueRow::new("`deviceProperties` cannot be read: {error}")] },

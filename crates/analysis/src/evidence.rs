@@ -17,6 +17,8 @@ pub enum Measure {
     /// Of the wall time of passes without capture.
     PlainIdleShare,
     IdleTime,
+    /// The longest time between two ops on the CPU.
+    LongestGap,
     PlainWallTime,
     /// Of the idle time, by the cause that is named.
     IdleCauseTime,

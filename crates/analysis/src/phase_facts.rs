@@ -1,12 +1,14 @@
 //! What a trace shows of a phase beyond its waterfall.
 
 use llmprof_record::kernel_name::Category;
+use llmprof_theory::device::{Counts, Device, Interconnect};
 use llmprof_units::{Basis, Bytes, BytesPerSecond, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::{Evidence, Measure};
 use crate::stats::ValueDistribution;
+use crate::thresholds::{LARGE_COPY_MIN_BYTES, LINK_SPEED_MIN_SHARE};
 use crate::waterfall::idle_parts::NamedTime;
 
 #[expect(
@@ -200,6 +202,16 @@ impl CopyTime {
         is_known.then(|| BytesPerSecond(self.bytes.0 as f64 / self.time_ns.seconds()))
     }
 
+    /// Whether one larger copy would take less time: the copies are small, and slower than their link.
+    pub fn gains_by_joining(&self) -> bool {
+        let at_link_speed = self
+            .rate()
+            .zip(self.limit.as_ref())
+            .is_some_and(|(rate, limit)| rate.0 >= LINK_SPEED_MIN_SHARE * limit.bytes_per_s.0);
+        let is_large = self.bytes.0 / self.copies.max(1) >= LARGE_COPY_MIN_BYTES;
+        self.copies > 1 && !at_link_speed && !is_large
+    }
+
     /// Whether data stays in the memory of one device.
     pub fn is_on_device(&self) -> bool {
         matches!(
@@ -216,6 +228,43 @@ pub struct LinkLimit {
     pub name: String,
     /// Bandwidth in one direction.
     pub bytes_per_s: BytesPerSecond,
+}
+
+impl LinkLimit {
+    /// What limits the rate of copied bytes in a direction, where the device file has it.
+    pub(crate) fn of_direction(device: &Device, direction: CopyDirection) -> Option<Self> {
+        let link = |is_it: &dyn Fn(&str) -> bool| {
+            let mut links = device.interconnects.iter();
+            let link = links.find(|link| is_it(&link.name))?;
+            Some(Self {
+                name: link.name.clone(),
+                bytes_per_s: each_way(link),
+            })
+        };
+        let memory = |passes: f64| Self {
+            name: "device memory".to_owned(),
+            bytes_per_s: BytesPerSecond(device.memory_bandwidth().0 / passes),
+        };
+        match direction {
+            // A chip that is wired to its CPU by NVLink-C2C copies over that.
+            CopyDirection::HostToDevice | CopyDirection::DeviceToHost => {
+                link(&|name| name.contains("C2C"))
+                    .or_else(|| link(&|name| name.starts_with("PCIe")))
+            }
+            // Every byte is read and written.
+            CopyDirection::OnDevice => Some(memory(2.0)),
+            CopyDirection::Memset => Some(memory(1.0)),
+            // No trace says which link two devices have: cards of one kind come with and without a fabric.
+            CopyDirection::Peer | CopyDirection::Other => None,
+        }
+    }
+}
+
+fn each_way(link: &Interconnect) -> BytesPerSecond {
+    match link.counts {
+        Counts::OneDirection => link.bandwidth.value,
+        Counts::BothDirections => BytesPerSecond(link.bandwidth.value.0 / 2.0),
+    }
 }
 
 /// Kernels beside GEMMs, convolutions and attention: norms, RoPE, activations, additions, copies, index work. They are
@@ -320,4 +369,53 @@ pub struct RecordedPart {
     pub time_ns: Nanos,
     /// The time of the phase in all.
     pub of_ns: Nanos,
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_theory::device::Catalog;
+
+    use super::*;
+
+    #[test]
+    fn each_direction_has_its_limit() {
+        let catalog = Catalog::embedded();
+        let of = |name: &str, direction| {
+            let device = catalog.by_name(name).unwrap();
+            LinkLimit::of_direction(&device, direction)
+                .map(|limit| (limit.name, limit.bytes_per_s.0))
+        };
+        let pcie = Some(("PCIe 5.0 x16".to_owned(), 64e9));
+        assert_eq!(of("h200", CopyDirection::HostToDevice), pcie);
+        assert_eq!(of("h200", CopyDirection::Peer), None);
+        let wired = Some(("NVLink-C2C".to_owned(), 450e9));
+        assert_eq!(of("gb200", CopyDirection::DeviceToHost), wired);
+        // The file has no link to the host.
+        assert_eq!(of("mi300x", CopyDirection::HostToDevice), None);
+        let (_, inside) = of("h200", CopyDirection::OnDevice).unwrap();
+        let (_, fills) = of("h200", CopyDirection::Memset).unwrap();
+        assert_eq!(fills, 2.0 * inside);
+    }
+
+    #[test]
+    fn joining_shortens_small_copies_below_the_speed_of_their_link() {
+        let catalog = Catalog::embedded();
+        let device = catalog.by_name("h200").unwrap();
+        let gains = |copies, bytes: u64, time| {
+            let limit = LinkLimit::of_direction(&device, CopyDirection::HostToDevice);
+            let copied = CopyTime {
+                copies,
+                bytes: Bytes(copies * bytes),
+                time_ns: Nanos(copies as i64 * time),
+                limit,
+                ..CopyTime::of(CopyDirection::HostToDevice)
+            };
+            copied.gains_by_joining()
+        };
+        // 64 KiB in 3.4 µs are 19 GB/s; 256 KiB in 4.9 µs are 53 of 64 GB/s; 16 MiB in 800 µs are pageable.
+        assert!(gains(100, 64 << 10, 3_400));
+        assert!(!gains(1, 64 << 10, 3_400));
+        assert!(!gains(100, 256 << 10, 4_900));
+        assert!(!gains(100, 16 << 20, 800_000));
+    }
 }

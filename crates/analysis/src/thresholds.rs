@@ -30,6 +30,9 @@ pub(crate) const LONG_GAP_MIN_NS: i64 = 1_000_000;
 /// Idle time for each kernel, on average, that cheaper launches could shorten: ten times what an operator of eager PyTorch takes. In
 /// programs with more the host does something else.
 pub(crate) const LAUNCHING_IDLE_MAX_NS: i64 = 200_000;
+/// The shortest time between two ops on the CPU that is for something else than calling the next one, ns: an operator of eager PyTorch keeps
+/// the host for 16 to 25 µs before its work, with Python functions recorded for a few times that.
+pub(crate) const HOST_GAP_MIN_NS: i64 = 200_000;
 /// Part of the idle time from which on one operator of the host is named as what the device waits for: in ResNet training that
 /// searches for convolutions (`fixtures/foreign`, train_resnet18) the longest of five covers 0.42.
 pub(crate) const HOST_WORK_MIN_SHARE: f64 = 0.25;
@@ -292,6 +295,14 @@ pub(crate) const CPU_STOLEN_MIN_SHARE: f64 = 0.05;
 pub(crate) const RANK_DIFFERENCE_MIN_SHARE: f64 = 0.05;
 /// Two lists agree if this part of the kinds beside each other is the same.
 pub(crate) const RANK_LISTS_AGREE_MIN_SHARE: f64 = 0.98;
+/// Pairs of collectives without sequence numbers that show how two lists lie beside each other: the ends of fewer differ by much the
+/// same wherever they are laid.
+pub(crate) const ORDER_PAIRS_MIN: usize = 3;
+/// Times the spread of the ends with which a second way to lay two lists beside each other is no rival: steps of one length, moved by a
+/// whole step, agree nearly as well (in the DLRM job of `fixtures/public` other shifts have 100 times the spread and more).
+pub(crate) const RIVAL_SPREAD_MIN_RATIO: i64 = 2;
+/// The least spread of ends that is told apart, ns: CUPTI converts times of a device to those of the host to about 1 µs.
+pub(crate) const CLOCK_SPREAD_MIN_NS: i64 = 1_000;
 /// A drift must move the clock by this many standard errors, so that chance makes none in a job of thousands of ranks.
 pub(crate) const DRIFT_ERRORS_MIN: f64 = 8.0;
 /// The least drift over the recording, ns: CUPTI converts times of a device to those of the host to about 1 µs.
@@ -447,6 +458,11 @@ pub(crate) const SMALL_COPY_MAX_BYTES: u64 = 64 * 1024;
 pub(crate) const OPERATOR_AFTER_COPY_MIN_NS: i64 = 20_000;
 /// Small copies to the device in a step from which on they are more than its inputs.
 pub(crate) const NOT_INPUTS_MIN_COPIES: u64 = 8;
+/// A copy over a link of so many bytes or more spends its time on them: at the 25 GB/s of PCIe 4 ×16 one takes 40 µs, its launch about 5 µs.
+pub(crate) const LARGE_COPY_MIN_BYTES: u64 = 1 << 20;
+/// Share of a link's bandwidth that copies at link speed reach: pinned copies reach 0.8 to 0.86 of PCIe 5 ×16 (H200: 52 to 55 of 64 GB/s), and
+/// what is left to them is no more than a quarter.
+pub(crate) const LINK_SPEED_MIN_SHARE: f64 = 0.75;
 /// Copies and fills of fewer bytes within a device stage inputs of graphs.
 pub(crate) const DEVICE_COPY_MIN_BYTES: u64 = 4 << 20;
 

@@ -9,7 +9,9 @@ use llmprof_analysis::ranks::{MatchedBy, RankRow, RanksAnalysis, rank_lanes};
 use llmprof_analysis::{Analysis, analyze};
 use llmprof_record::import::{self, Limits, Profile};
 use llmprof_record::run::RunRecord;
-use llmprof_record::trace::{Collective, Host, Kernel, Trace, TraceBuilder};
+use llmprof_record::trace::{
+    Collective, Host, HostKind, Kernel, Range, RangeKind, Trace, TraceBuilder,
+};
 use llmprof_units::Nanos;
 use serde_json::json;
 
@@ -339,6 +341,74 @@ fn a_rank_that_was_recorded_later_is_matched_where_it_fits() {
     let (_, found) = analyzed(&recorded(vec![make(0, 0), make(1, 4)]));
     assert_eq!((found.matched, found.unmatched), (26, 8));
     assert_eq!(found.ranks[1].clock.offset_ns.0, 77_000_000);
+}
+
+/// Steps of one length on a rank that was recorded `late` steps later, on a clock with `offset` ns: two all-reduces a step, whose ends
+/// are seen to a few µs.
+fn regular(rank: u32, late: u64, has_steps: bool, offset: i64) -> Trace {
+    let mut builder = TraceBuilder::default();
+    let name = builder.intern("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(int)");
+    let thread = builder.thread(1, 1);
+    for step in late..late + 8 {
+        let start = step as i64 * 1_000_000 + offset;
+        if has_steps {
+            let step_name = builder.intern(&format!("ProfilerStep#{step}"));
+            builder.ranges.push(Range {
+                start,
+                duration: 1_000_000,
+                name: step_name,
+                thread,
+                kind: RangeKind::ANNOTATION,
+                ..Range::default()
+            });
+        }
+        for place in [1, 2_i64] {
+            let seen = (step as i64 * 7 + place * 3 + i64::from(rank) * 5) % 9 * 500;
+            let correlation = (step * 2) as u32 + place as u32;
+            let begin = start + place * 400_000;
+            let launch = builder.intern("cudaLaunchKernel");
+            builder.hosts.push(Host {
+                start: begin - 10_000,
+                duration: 5_000,
+                name: launch,
+                thread,
+                kind: HostKind::RUNTIME,
+                correlation,
+                ..Host::default()
+            });
+            builder.kernels.push(Kernel {
+                start: begin,
+                duration: 20_000 + seen,
+                name,
+                correlation,
+                ..Kernel::default()
+            });
+        }
+    }
+    builder
+        .metadata
+        .insert("distributed_rank".to_owned(), rank.to_string());
+    builder.finish()
+}
+
+/// Moved by two steps the lists agree as well: numbers of steps say which is which.
+#[test]
+fn regular_steps_are_matched_by_their_numbers() {
+    let traces = vec![regular(0, 0, true, 0), regular(1, 2, true, 77_000_000)];
+    let (_, found) = analyzed(&recorded(traces));
+    assert_eq!((found.matched, found.unmatched), (12, 8));
+    let offset = found.ranks[1].clock.offset_ns.0;
+    assert!((offset - 77_000_000).abs() < 5_000, "{offset}");
+}
+
+#[test]
+fn regular_steps_without_numbers_are_not_matched() {
+    let traces = vec![regular(0, 0, false, 0), regular(1, 2, false, 77_000_000)];
+    let (analysis, found) = analyzed(&recorded(traces));
+    assert_eq!((found.matched, found.unmatched), (0, 32));
+    assert!(found.slowest.is_none());
+    let codes = analysis.issues.iter().map(|issue| issue.code.as_str());
+    assert!(codes.into_iter().any(|code| code == "ranks.not_aligned"));
 }
 
 #[test]

@@ -36,7 +36,9 @@ pub(crate) use llmprof_analysis::steps::{StepPattern, StepPatterns};
 pub(crate) use llmprof_analysis::telemetry::{
     GpuPhase, HostTelemetry, PhaseTelemetry, ProcessorUse, SHARED, STOLEN_FROM, THROTTLED,
 };
+pub(crate) use llmprof_analysis::timeline::host_gaps::HostGaps;
 pub(crate) use llmprof_analysis::trace::scaled::{Estimate, ScaledTrace};
 pub(crate) use llmprof_analysis::trace::{OriginRow, TraceTotals};
+pub(crate) use llmprof_analysis::waterfall::NamedTime;
 pub(crate) use llmprof_analysis::{Analysis, PhaseAnalysis, TraceAnalysis};
 pub(crate) use llmprof_record::run::PassKind;

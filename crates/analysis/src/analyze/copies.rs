@@ -1,8 +1,7 @@
 //! Copies of a phase by direction, with the limit of what they go over.
 
 use llmprof_record::trace::{CopyKind, MemoryKind};
-use llmprof_theory::device::{Counts, Device, Interconnect};
-use llmprof_units::{Bytes, BytesPerSecond, Nanos};
+use llmprof_units::{Bytes, Nanos};
 
 use crate::analyze::phase_intervals::PhaseInterval;
 use crate::analyze::tracing::TraceContext;
@@ -30,7 +29,9 @@ impl TraceContext<'_> {
                     .position(|one| one.direction == direction);
                 let place = place.unwrap_or_else(|| {
                     copies_by_direction.push(CopyTime {
-                        limit: self.device.and_then(|device| link_limit(device, direction)),
+                        limit: self
+                            .device
+                            .and_then(|device| LinkLimit::of_direction(device, direction)),
                         ..CopyTime::of(direction)
                     });
                     copies_by_direction.len() - 1
@@ -72,40 +73,6 @@ impl TraceContext<'_> {
     }
 }
 
-/// What limits the rate of copied bytes in a direction, where the device file has it.
-fn link_limit(device: &Device, direction: CopyDirection) -> Option<LinkLimit> {
-    let link = |is_it: &dyn Fn(&str) -> bool| {
-        let mut links = device.interconnects.iter();
-        let link = links.find(|link| is_it(&link.name))?;
-        Some(LinkLimit {
-            name: link.name.clone(),
-            bytes_per_s: each_way(link),
-        })
-    };
-    let memory = |passes: f64| LinkLimit {
-        name: "device memory".to_owned(),
-        bytes_per_s: BytesPerSecond(device.memory_bandwidth().0 / passes),
-    };
-    match direction {
-        // A chip that is wired to its CPU by NVLink-C2C copies over that.
-        CopyDirection::HostToDevice | CopyDirection::DeviceToHost => {
-            link(&|name| name.contains("C2C")).or_else(|| link(&|name| name.starts_with("PCIe")))
-        }
-        // Every byte is read and written.
-        CopyDirection::OnDevice => Some(memory(2.0)),
-        CopyDirection::Memset => Some(memory(1.0)),
-        // No trace says which link two devices have: cards of one kind come with and without a fabric.
-        CopyDirection::Peer | CopyDirection::Other => None,
-    }
-}
-
-fn each_way(link: &Interconnect) -> BytesPerSecond {
-    match link.counts {
-        Counts::OneDirection => link.bandwidth.value,
-        Counts::BothDirections => BytesPerSecond(link.bandwidth.value.0 / 2.0),
-    }
-}
-
 /// Part of the busy time in which only copies and memsets ran, up to their ends; absent where the trace has none. Work that starts beside a
 /// copy does not wait for it: of such a copy the time after the last of that work counts.
 pub(super) fn exposed_copies(
@@ -142,30 +109,4 @@ pub(super) fn exposed_copies(
         exposed = exposed.saturating_add(union_length(tails));
     }
     (exposed > 0 && busy.0 > 0).then(|| exposed as f64 / busy.0 as f64)
-}
-
-#[cfg(test)]
-mod tests {
-    use llmprof_theory::device::Catalog;
-
-    use super::*;
-
-    #[test]
-    fn each_direction_has_its_limit() {
-        let catalog = Catalog::embedded();
-        let of = |name: &str, direction| {
-            let device = catalog.by_name(name).unwrap();
-            link_limit(&device, direction).map(|limit| (limit.name, limit.bytes_per_s.0))
-        };
-        let pcie = Some(("PCIe 5.0 x16".to_owned(), 64e9));
-        assert_eq!(of("h200", CopyDirection::HostToDevice), pcie);
-        assert_eq!(of("h200", CopyDirection::Peer), None);
-        let wired = Some(("NVLink-C2C".to_owned(), 450e9));
-        assert_eq!(of("gb200", CopyDirection::DeviceToHost), wired);
-        // The file has no link to the host.
-        assert_eq!(of("mi300x", CopyDirection::HostToDevice), None);
-        let (_, inside) = of("h200", CopyDirection::OnDevice).unwrap();
-        let (_, fills) = of("h200", CopyDirection::Memset).unwrap();
-        assert_eq!(fills, 2.0 * inside);
-    }
 }

@@ -19,7 +19,7 @@ use crate::latency::plain_wall;
 use crate::matching::groups::OperatorGroup;
 use crate::matching::lanes::WorkLane;
 use crate::phase_analysis::PhaseAnalysis;
-use crate::phase_facts::{PhaseInstance, TracedPhase};
+use crate::phase_facts::{CopyDirection, PhaseInstance, TracedPhase};
 use crate::phases::PhaseSource;
 use crate::roofline::{self, Residence, Utilization};
 use crate::row_order::sort_descending_named;
@@ -180,7 +180,11 @@ impl TraceContext<'_> {
                 idle as f64 / plain.0.max(1) as f64
             }),
             exposed_communication_share: traced.exposed_communication_share,
-            exposed_copy_share: traced.exposed_copy_share,
+            // Fills move nothing.
+            exposed_copy_share: traced.exposed_copy_share.filter(|_| {
+                let longest = traced.copies.first();
+                longest.is_none_or(|copies| copies.direction != CopyDirection::Memset)
+            }),
             small_kernel_share: traced.small_kernel_share,
             lone_host_uses_device: (lane.device.is_none() && !lane.is_exact)
                 .then_some(self.uses_device),

@@ -40,6 +40,7 @@ use crate::program::{Program, uses_device};
 use crate::roofline::{ExpertsRead, Theory};
 use crate::steps::StepPatterns;
 use crate::telemetry::{self, HostTelemetry};
+use crate::timeline::host_gaps::HostGaps;
 use crate::timeline::open_ranges::ProgramRanges;
 use crate::trace::{Said, Structure, TraceAnalysis, analyze_structure};
 
@@ -164,6 +165,9 @@ pub(super) fn of_trace(
         unrecorded_seconds: unrecorded_seconds(&trace_phases, record),
         gemms: ShapedGemms::of_trace(&timeline),
         phases: clone_passes(&phases),
+        host_gaps: (tracing.is_host_alone() && !is_measured)
+            .then(|| HostGaps::from_trace(trace, tracing.open_ranges))
+            .flatten(),
         diagnosis: diagnosis.as_ref(),
     };
     let findings = if shares_device {

@@ -44,3 +44,11 @@ pub(crate) struct TraceContext<'a> {
     /// Also where several share the work, and there is no roof of it.
     pub(crate) device: Option<&'a Device>,
 }
+
+impl TraceContext<'_> {
+    /// Whether another tool recorded a program that runs on the CPU alone.
+    pub(crate) fn is_host_alone(&self) -> bool {
+        let mut lanes = self.lanes.iter();
+        !self.uses_device && lanes.all(|lane| lane.device.is_none() && !lane.is_exact)
+    }
+}

@@ -13,6 +13,8 @@ use crate::replay::Edit;
 /// One attention in parts: its outermost operators, and its shape.
 struct Unfused {
     first: usize,
+    /// The operator that computes the scores; views and copies of keys and values may come before it.
+    scored: usize,
     last: usize,
     /// Shape of the scores: `[batch, heads, queries, keys]`.
     scores: Vec<i64>,
@@ -53,7 +55,7 @@ pub(super) fn find_unfused_attention(scene: &Scene<'_>) -> Vec<CauseCandidate> {
             is_fallback: first.is_fallback,
             kernels_ns: Nanos(scene.a_step(total)),
         },
-        place: scene.place(scene.tops[first.first]),
+        place: scene.place(scene.tops[first.scored]),
         count: attentions.len() as u64,
         edit,
         partial: Some(vec![slower, faster]),
@@ -82,6 +84,7 @@ fn unfused_attentions(scene: &Scene<'_>) -> Vec<Unfused> {
             if let Some(scores) = scores.filter(|_| !has_bias(scene, top)) {
                 attentions.push(Unfused {
                     first: place,
+                    scored: place,
                     last: place,
                     scores,
                     is_fallback: true,
@@ -99,13 +102,14 @@ fn unfused_attentions(scene: &Scene<'_>) -> Vec<Unfused> {
                 .len()
                 .min(place + ATTENTION_OPERATORS_BETWEEN_MAX);
         let product = |at: &usize| is_product(scene, scene.tops[*at]);
-        let (Some(first), Some(last)) =
+        let (Some(scored), Some(last)) =
             (before.rev().find(product), after.into_iter().find(product))
         else {
             continue;
         };
         attentions.push(Unfused {
-            first: with_repeated_heads(scene, first),
+            first: with_repeated_heads(scene, scored),
+            scored,
             last,
             scores,
             is_fallback: false,
@@ -256,6 +260,34 @@ mod tests {
         assert!(diagnosed.gain_of("unfused_attention").is_some());
         let diagnosed = sketch_fallback(&[1, 16, 2048, 2048]).diagnose();
         assert_eq!(diagnosed.gain_of("unfused_attention"), None);
+    }
+
+    /// Keys and values are repeated for each group of heads before the scores.
+    #[test]
+    fn the_place_is_where_scores_are_computed() {
+        let mut sketch = Sketch::default();
+        let (heads, keys): (&[i64], &[i64]) = (&[64, 2048, 128], &[64, 128, 2048]);
+        let grouped: &[i64] = &[4, 4, 1, 2048, 128];
+        sketch.matrix_product(8192, 2048, 2048, 150);
+        sketch.operator("aten::unsqueeze", &[(grouped, HALF)], &[]);
+        sketch.operator("aten::expand", &[(grouped, HALF)], &[]);
+        sketch.operator("aten::clone", &[(grouped, HALF)], &[("copy", 50)]);
+        sketch.operator(
+            "aten::bmm",
+            &[(heads, HALF), (keys, HALF)],
+            &[("gemm", 400)],
+        );
+        sketch.operator("aten::softmax", &[(SCORES, HALF)], &[("softmax", 600)]);
+        let scores: &[i64] = &[64, 2048, 2048];
+        sketch.operator(
+            "aten::bmm",
+            &[(scores, HALF), (heads, HALF)],
+            &[("gemm", 400)],
+        );
+        sketch.synchronize();
+        let found = sketch.diagnose();
+        let place = &found.cause("unfused_attention").unwrap().place;
+        assert_eq!(place.operator.as_deref(), Some("aten::bmm"));
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub enum CauseKind {
         /// Whether it may be the fresh input of a step: one copy to the device in each, in a program that is not known to generate text.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_input: bool,
+        /// Whether the copies of a step would take less time as one: they are small, and slower than their link.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        gains_by_joining: bool,
         /// Time of the copies on the device.
         copied_ns: Nanos,
         /// Operators that compute on the host what was copied there, and their time.

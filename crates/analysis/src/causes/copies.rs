@@ -7,6 +7,7 @@ use rustc_hash::FxHashSet;
 
 use super::cause::CauseKind;
 use super::{CauseCandidate, ProgramPurpose, Scene};
+use crate::phase_facts::{CopyDirection, CopyTime, LinkLimit};
 use crate::replay::{CallWait, DeviceRow, Edit};
 
 /// What a pinned copy reaches over PCIe 5 ×16, bytes per ns (H200: 52–55 GB/s measured).
@@ -19,6 +20,8 @@ struct CopyGroup {
     /// The copies.
     works: Vec<usize>,
     tops: Vec<usize>,
+    /// Time and outermost operator of the copy that takes longest.
+    longest: Option<(i64, usize)>,
     edit: Edit,
     partial: Edit,
     copies: u64,
@@ -67,6 +70,9 @@ pub(super) fn find_host_copies(scene: &Scene<'_>) -> Vec<CauseCandidate> {
         };
         for inner in scene.graph.segments_of_row(top) {
             group.partial.drop_wait(inner);
+        }
+        if group.longest.is_none_or(|(most, _)| work.duration > most) {
+            group.longest = Some((work.duration, top));
         }
         if group.tops.last() != Some(&top) {
             group.tops.push(top);
@@ -179,6 +185,7 @@ fn prefetch_candidate(scene: &Scene<'_>, copies: &[usize]) -> Option<CauseCandid
             is_pageable: false,
             is_serialized: true,
             is_input: false,
+            gains_by_joining: false,
             copied_ns: Nanos(scene.a_step(copied)),
             computed_on_host: None,
         },
@@ -271,7 +278,21 @@ fn make_candidate(
         let name = scene.name(row).to_owned();
         (name, Nanos(scene.a_step(time)))
     });
-    let place = group.tops.first().map(|&top| scene.place(top));
+    let place = group.longest.map(|(_, top)| scene.place(top));
+    let direction = if to_device {
+        CopyDirection::HostToDevice
+    } else {
+        CopyDirection::DeviceToHost
+    };
+    let copies = CopyTime {
+        copies: group.copies,
+        bytes: Bytes(group.bytes),
+        time_ns: Nanos(group.copied),
+        limit: scene
+            .device
+            .and_then(|device| LinkLimit::of_direction(device, direction)),
+        ..CopyTime::of(direction)
+    };
     CauseCandidate {
         kind: CauseKind::HostCopies {
             to_device,
@@ -279,6 +300,7 @@ fn make_candidate(
             is_pageable: 2 * group.pageable > group.copied,
             is_serialized: false,
             is_input,
+            gains_by_joining: group.copies > scene.steps && copies.gains_by_joining(),
             copied_ns: Nanos(scene.a_step(group.copied)),
             computed_on_host: computed,
         },
@@ -364,6 +386,29 @@ mod tests {
                 "{kind:?}"
             );
         }
+    }
+
+    #[test]
+    fn joining_is_advised_for_small_copies_below_link_speed() {
+        let gains = |bytes: u64, us| {
+            let mut sketch = Sketch::default();
+            for _ in 0..16 {
+                sketch.copy(CopyKind::HOST_TO_DEVICE, bytes, us);
+            }
+            sketch.matrix_product(512, 2048, 2048, 200);
+            sketch.synchronize();
+            let found = sketch.diagnose();
+            match found.cause("host_copies").unwrap().kind {
+                CauseKind::HostCopies {
+                    gains_by_joining, ..
+                } => gains_by_joining,
+                _ => false,
+            }
+        };
+        // 5 and 52 GB/s over PCIe 5 with 64 GB/s.
+        assert!(gains(512 << 10, 100));
+        assert!(!gains(512 << 10, 10));
+        assert!(!gains(32 << 20, 4_000));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::causes::Cause;
 use crate::matching::UnmatchedReason;
 use crate::phase_facts::CopyTime;
 use crate::serving::ServingConclusion;
+use crate::timeline::host_gaps::HostGaps;
 
 /// The conclusion of a finding. Shares are of the wall time that gains are judged by.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema, Deserialize)]
@@ -40,6 +41,11 @@ pub enum Conclusion {
         /// The operator of the host that most of the idle time waits for, where that is no launching.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         host_work: Option<HostWork>,
+    },
+    /// A program on the CPU alone runs no op for a part of its time.
+    HostGaps {
+        #[serde(flatten)]
+        gaps: HostGaps,
     },
     /// Operators above their roofline time.
     Inefficiency {
@@ -215,6 +221,7 @@ impl Conclusion {
             } => Some(host_work.as_ref().map_or(*share, |work| work.share)),
             Self::Copies { share, .. } | Self::GemmShapes { share, .. } => Some(*share),
             Self::Communication { exposed_share, .. } => Some(*exposed_share),
+            Self::HostGaps { gaps } => Some(gaps.share()),
             _ => None,
         }
     }
@@ -224,6 +231,7 @@ impl Conclusion {
         match self {
             Self::Cause { cause } => cause.kind.code(),
             Self::Idle { .. } => "idle",
+            Self::HostGaps { .. } => "host_gaps",
             Self::Inefficiency { operators, .. } => return format!("inefficiency.{operators}"),
             Self::GemmShapes { .. } => "inefficiency.gemm_shapes",
             Self::Extra { .. } => "extra",

@@ -24,6 +24,7 @@ fn waits_for_host(conclusion: &Conclusion) -> bool {
     matches!(
         conclusion,
         Conclusion::Idle { .. }
+            | Conclusion::HostGaps { .. }
             | Conclusion::FirstPass { .. }
             | Conclusion::FirstRange { .. }
             | Conclusion::KvLengths { .. }

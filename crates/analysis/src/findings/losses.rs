@@ -128,6 +128,18 @@ impl FindingFacts<'_> {
         Some(finding.with_gain(gain, confidence))
     }
 
+    /// Where the time of a program on the CPU goes while no op runs. What would remove it is not known, so it has no gain.
+    pub(crate) fn host_gaps_finding(&self) -> Option<Finding> {
+        let gaps = self.host_gaps.as_ref().filter(|_| !self.is_cut)?;
+        let conclusion = Conclusion::HostGaps { gaps: gaps.clone() };
+        (gaps.share() >= FINDING_MIN_SHARE).then(|| {
+            Finding::of_run(conclusion).with_evidence(vec![
+                Evidence::time(Measure::IdleTime, gaps.time_ns, Basis::Measured),
+                Evidence::time(Measure::LongestGap, gaps.longest_ns, Basis::Measured),
+            ])
+        })
+    }
+
     /// The kinds of operators that lose most against their roofline.
     pub(crate) fn inefficiency_findings(&self, phase: &PhaseAnalysis) -> Vec<Finding> {
         let why = match (self.subject, self.roof) {

@@ -28,6 +28,7 @@ use crate::latency::Latency;
 use crate::phase_analysis::PhaseAnalysis;
 use crate::program::ProgramKind;
 use crate::thresholds::FINDING_MIN_SHARE;
+use crate::timeline::host_gaps::HostGaps;
 
 /// What findings are drawn from.
 pub(crate) struct FindingFacts<'a> {
@@ -49,6 +50,8 @@ pub(crate) struct FindingFacts<'a> {
     pub(crate) gemms: Option<gemm_shapes::ShapedGemms>,
     /// Each phase with the passes that it ran.
     pub(crate) phases: Vec<(&'a PhaseAnalysis, Vec<Pass>)>,
+    /// Time without an op; absent unless the CPU alone was recorded, by another tool, of a program that uses no device.
+    pub(crate) host_gaps: Option<HostGaps>,
     /// Causes with replayed gains; absent where the trace has no launches.
     pub(crate) diagnosis: Option<&'a Diagnosis>,
 }
@@ -107,6 +110,7 @@ pub(crate) fn draw_findings(facts: &FindingFacts<'_>) -> Vec<Finding> {
     }
     let mut findings = devices::join_devices(of_devices, &facts.device_seconds());
     findings.extend(facts.first_use_finding());
+    findings.extend(facts.host_gaps_finding());
     let is_measured = |gain: &Gain| gain.of == GainOf::FirstRequest;
     for finding in &mut findings {
         if facts.is_cut || !facts.program.generates_text() {

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use super::unused_passes::UnusedPasses;
 use super::{FORWARD_ONLY, PhaseSource, Phases, TRAINING_STEP};
 use crate::labels::is_annotation;
-use crate::program::{OPTIMIZER_STEP, backward_starts, module_class};
+use crate::program::{OPTIMIZER_STEP, backward_starts, is_backward_op, module_class};
 use crate::timeline::nesting::module_name;
 
 /// Steps of training: each ends where `Optimizer.step` does, and the next begins there. Of several optimizers the one that
@@ -35,7 +35,7 @@ pub(super) fn optimizer_steps(trace: &Trace) -> Option<Phases> {
     if let Some(start) = before {
         steps.insert(0, (start, ends[0]));
     }
-    let passes = UnusedPasses::of(trace, thread, &steps);
+    let passes = UnusedPasses::of(trace, thread, &steps, before.is_some());
     for (number, &(start, end)) in steps.iter().enumerate() {
         let begin = passes.end_within((start, end));
         let length = end.saturating_sub(begin.unwrap_or(start));
@@ -156,7 +156,8 @@ fn ends_by_optimizer(trace: &Trace) -> Vec<((ThreadId, StrId), Vec<i64>)> {
     ends_by_name
 }
 
-/// Calls of the outermost modules, by class. Nothing where none were recorded.
+/// Calls of the outermost modules, by class. Nothing where none were recorded. What a backward op calls again, as activation checkpointing
+/// does, is part of the backward pass.
 pub(super) fn outermost_modules(trace: &Trace) -> Option<Phases> {
     let hosts = &trace.hosts;
     if !hosts.kind.contains(&HostKind::PYTHON) {
@@ -164,22 +165,26 @@ pub(super) fn outermost_modules(trace: &Trace) -> Option<Phases> {
     }
     let mut calls: Vec<(i64, i64, StrId)> = Vec::new();
     let mut around: Option<(ThreadId, i64)> = None;
-    let mut is_module: FxHashMap<StrId, bool> = FxHashMap::default();
+    let mut is_told: FxHashMap<(StrId, bool), bool> = FxHashMap::default();
     for row in 0..hosts.len() {
         let (start, thread) = (hosts.start[row], hosts.thread[row]);
-        if hosts.kind[row] != HostKind::PYTHON
-            || around.is_some_and(|(on, until)| on == thread && start < until)
-        {
+        if around.is_some_and(|(on, until)| on == thread && start < until) {
             continue;
         }
-        let name = hosts.name[row];
-        let is_module = is_module
-            .entry(name)
-            .or_insert_with(|| module_name(trace.text(name)).is_some());
-        if *is_module {
+        let (name, is_python) = (hosts.name[row], hosts.kind[row] == HostKind::PYTHON);
+        if !is_python && hosts.kind[row] != HostKind::OPERATOR {
+            continue;
+        }
+        let is_told = is_told.entry((name, is_python)).or_insert_with(|| {
+            let name = trace.text(name);
+            (is_python && module_name(name).is_some()) || (!is_python && is_backward_op(name))
+        });
+        if *is_told {
             let end = start.saturating_add(hosts.duration[row]);
             around = Some((thread, end));
-            calls.push((start, end, name));
+            if is_python {
+                calls.push((start, end, name));
+            }
         }
     }
     calls.sort_unstable();
@@ -193,4 +198,55 @@ pub(super) fn outermost_modules(trace: &Trace) -> Option<Phases> {
         phases.push(module_class(name), start, end);
     }
     Some(phases)
+}
+
+#[cfg(test)]
+mod tests {
+    use llmprof_record::trace::{Host, TraceBuilder};
+
+    use super::*;
+
+    /// Activation checkpointing calls the modules again that a backward op needs.
+    #[test]
+    fn a_forward_that_is_computed_again_is_part_of_the_backward_pass() {
+        let mut builder = TraceBuilder::default();
+        let thread = builder.thread(1, 1);
+        let mut push = |name: &str, kind, start, end| {
+            let name = builder.intern(name);
+            builder.hosts.push(Host {
+                start,
+                duration: end - start,
+                name,
+                thread,
+                kind,
+                ..Host::default()
+            });
+        };
+        for start in [0, 1000] {
+            push("nn.Module: Net_0", HostKind::PYTHON, start, start + 400);
+            push(
+                "nn.Module: Block_0",
+                HostKind::PYTHON,
+                start + 10,
+                start + 200,
+            );
+            push(
+                "CheckpointFunctionBackward",
+                HostKind::OPERATOR,
+                start + 500,
+                start + 900,
+            );
+            push(
+                "nn.Module: Block_0",
+                HostKind::PYTHON,
+                start + 510,
+                start + 700,
+            );
+        }
+        let phases = outermost_modules(&builder.finish()).unwrap();
+        assert_eq!(
+            (phases.names, phases.windows.len()),
+            (vec!["Net".to_owned()], 2)
+        );
+    }
 }

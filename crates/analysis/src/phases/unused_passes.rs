@@ -29,7 +29,8 @@ struct ForwardOps {
 }
 
 impl UnusedPasses {
-    pub(super) fn of(trace: &Trace, thread: ThreadId, steps: &[(i64, i64)]) -> Self {
+    /// `is_cut` says that the first step begins with the recording: its forward pass may lack its begin, and says nothing of whole ones.
+    pub(super) fn of(trace: &Trace, thread: ThreadId, steps: &[(i64, i64)], is_cut: bool) -> Self {
         let hosts = &trace.hosts;
         let first = hosts.thread.partition_point(|&on| on < thread);
         let last = hosts.thread.partition_point(|&on| on <= thread);
@@ -57,7 +58,7 @@ impl UnusedPasses {
             least: FxHashMap::default(),
             last_end: ends.max().unwrap_or(0),
         };
-        for &step in steps {
+        for &step in &steps[usize::from(is_cut && steps.len() > 1)..] {
             let Some((forward, backward)) = found.forward_of(step) else {
                 continue;
             };
@@ -122,11 +123,7 @@ mod tests {
     use super::*;
 
     /// Steps of a GEMM, a backward op and a pause, with so many GEMMs of an evaluation before each and `after` the last.
-    fn passes_of(
-        before: &[usize],
-        after: usize,
-        backward: usize,
-    ) -> (UnusedPasses, Vec<(i64, i64)>) {
+    fn trace_of(before: &[usize], after: usize, backward: usize) -> (Trace, Vec<(i64, i64)>) {
         let mut builder = TraceBuilder::default();
         let thread = builder.thread(1, 1);
         let mut time = 0;
@@ -159,8 +156,17 @@ mod tests {
         for _ in 0..after {
             push("aten::mm");
         }
-        let found = UnusedPasses::of(&builder.finish(), thread, &steps);
-        (found, steps)
+        (builder.finish(), steps)
+    }
+
+    fn passes_of(
+        before: &[usize],
+        after: usize,
+        backward: usize,
+    ) -> (UnusedPasses, Vec<(i64, i64)>) {
+        let (trace, steps) = trace_of(before, after, backward);
+        let passes = UnusedPasses::of(&trace, trace.hosts.thread[0], &steps, false);
+        (passes, steps)
     }
 
     #[test]
@@ -173,6 +179,21 @@ mod tests {
             passes.after(steps[3].1),
             Some((steps[3].1, steps[3].1 + 18))
         );
+    }
+
+    /// A recording that begins within a forward pass has fewer products in its first step. No step after it evaluates.
+    #[test]
+    fn a_first_step_that_is_cut_says_nothing_of_whole_ones() {
+        let (trace, steps) = trace_of(&[0, 2, 2, 2], 0, 0);
+        let thread = trace.hosts.thread[0];
+        let of = |is_cut| {
+            let passes = UnusedPasses::of(&trace, thread, &steps, is_cut);
+            steps
+                .iter()
+                .filter_map(|&step| passes.end_within(step))
+                .count()
+        };
+        assert_eq!((of(false), of(true)), (3, 0));
     }
 
     /// A longer forward pass with a longer backward pass is one step; so is one that the recording cut.

@@ -1,8 +1,9 @@
 //! Which collectives of several ranks are one.
 //!
 //! Within a process group by the sequence number that PyTorch gives; where none is recorded, by order: the lists of two ranks
-//! are aligned with the shift that makes the kinds agree and the ends differ by the most constant amount, since
-//! the ends of one collective are one moment and their difference is that of the clocks.
+//! are aligned with the shift that makes the kinds and the numbers of steps agree and the ends differ by the most constant amount, since
+//! the ends of one collective are one moment and their difference is that of the clocks. Steps that are alike fit as well one step
+//! later: where another shift is as good, nothing is matched.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +13,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ranks::work::{Instance, RankCalls};
-use crate::row_order::sort_ascending;
-use crate::thresholds::RANK_LISTS_AGREE_MIN_SHARE;
+use crate::thresholds::{
+    CLOCK_SPREAD_MIN_NS, ORDER_PAIRS_MIN, RANK_LISTS_AGREE_MIN_SHARE, RIVAL_SPREAD_MIN_RATIO,
+};
 
 /// How collectives of different ranks were recognized as one.
 #[derive(
@@ -37,8 +39,8 @@ pub(super) struct Matched {
 
 /// Largest shift between two lists that is tried, to either side.
 const SHIFT_MAX: usize = 256;
-/// A shift is accepted at once if the ends agree to this.
-const CLOSE_SPREAD_NS: i64 = 1_000;
+/// Pairs whose ends are compared for one shift: enough for a median, so that jobs of thousands of ranks stay fast.
+const PAIRS_SAMPLED_MAX: usize = 256;
 
 /// Matches the collectives that at least two ranks have.
 pub(super) fn match_collectives(ranks: &[&RankCalls]) -> Vec<Matched> {
@@ -90,20 +92,23 @@ fn by_order(ranks: &[&RankCalls], lists: &BTreeMap<usize, Vec<usize>>) -> Vec<Ma
             by: MatchedBy::Order,
         })
         .collect();
-    let instance = |rank: usize, index: usize| &ranks[rank].collectives[index];
-    for (&rank, list) in lists {
-        let left: Vec<&Instance> = reference
+    let rank_list = |rank: usize, list: &[usize]| RankList {
+        calls: ranks[rank],
+        instances: list
             .iter()
-            .map(|&index| instance(first, index))
-            .collect();
-        let right: Vec<&Instance> = list.iter().map(|&index| instance(rank, index)).collect();
+            .map(|&index| &ranks[rank].collectives[index])
+            .collect(),
+    };
+    let left = rank_list(first, reference);
+    for (&rank, list) in lists {
+        let right = rank_list(rank, list);
         let Some(shift) = best_shift(&left, &right) else {
             continue;
         };
         for (place, matched) in all.iter_mut().enumerate() {
             let other = usize::try_from(place as i64 + shift).ok();
             if let Some(other) = other.filter(|other| *other < list.len())
-                && may_match(left[place], right[other])
+                && may_match(left.instances[place], right.instances[other])
             {
                 matched.members.push((rank, list[other]));
             }
@@ -112,43 +117,57 @@ fn by_order(ranks: &[&RankCalls], lists: &BTreeMap<usize, Vec<usize>>) -> Vec<Ma
     all
 }
 
+/// Collectives of one process group on one rank.
+struct RankList<'a> {
+    calls: &'a RankCalls,
+    instances: Vec<&'a Instance>,
+}
+
 /// Whether two instances may be one collective. Sizes may differ, as those of all-to-all do.
 fn may_match(left: &Instance, right: &Instance) -> bool {
     left.kind == right.kind
 }
 
-/// By how many places the second list is behind the first; `None` if no shift makes them agree.
-fn best_shift(left: &[&Instance], right: &[&Instance]) -> Option<i64> {
-    let most = SHIFT_MAX.min(left.len().max(right.len())) as i64;
-    let mut best: Option<(i64, i64)> = None;
-    // The smallest shift first: another must be clearly better.
-    let mut shifts: Vec<i64> = (-most..=most).collect();
-    sort_ascending(&mut shifts, |shift| shift.abs());
-    for shift in shifts {
-        let Some(spread) = spread_at(left, right, shift) else {
-            continue;
-        };
-        if best.is_none_or(|(least, _)| spread < least / 2) {
-            best = Some((spread, shift));
-        }
-        if spread <= CLOSE_SPREAD_NS {
-            break;
-        }
-    }
-    best.map(|(_, shift)| shift)
+/// How well two lists agree, moved by some places.
+#[derive(Clone, Copy)]
+struct Fit {
+    shift: i64,
+    /// Part of the pairs that lie in steps of one number; 1 where steps have none.
+    same_step: f64,
+    /// The median distance of the end differences from their median, ns.
+    spread: i64,
 }
 
-/// The median distance of the end differences from their median, ns; `None` if the kinds disagree or too few overlap.
-fn spread_at(left: &[&Instance], right: &[&Instance], shift: i64) -> Option<i64> {
-    let pairs: Vec<(&Instance, &Instance)> = left
+/// By how many places the second list is behind the first; `None` if no shift makes them agree, or several do as well.
+fn best_shift(left: &RankList<'_>, right: &RankList<'_>) -> Option<i64> {
+    let most = SHIFT_MAX.min(left.instances.len().max(right.instances.len())) as i64;
+    let mut fits: Vec<Fit> = (-most..=most)
+        .filter_map(|shift| fit_at(left, right, shift))
+        .collect();
+    let same_step = fits.iter().map(|fit| fit.same_step).fold(0.0, f64::max);
+    fits.retain(|fit| fit.same_step >= same_step);
+    fits.sort_by_key(|fit| (fit.spread, fit.shift.abs()));
+    let (best, rivals) = fits.split_first()?;
+    let clear = RIVAL_SPREAD_MIN_RATIO.saturating_mul(best.spread.max(CLOCK_SPREAD_MIN_NS));
+    let is_clear = rivals.first().is_none_or(|rival| rival.spread >= clear);
+    is_clear.then_some(best.shift)
+}
+
+/// `None` if the kinds or most steps disagree, or too few overlap.
+fn fit_at(left: &RankList<'_>, right: &RankList<'_>, shift: i64) -> Option<Fit> {
+    let (lefts, rights) = (&left.instances, &right.instances);
+    let pairs: Vec<(&Instance, &Instance)> = lefts
         .iter()
         .enumerate()
         .filter_map(|(place, &left)| {
             let other = usize::try_from(place as i64 + shift).ok()?;
-            Some((left, *right.get(other)?))
+            Some((left, *rights.get(other)?))
         })
         .collect();
-    if pairs.len() * 2 < left.len().min(right.len()) || pairs.is_empty() {
+    let (shorter, longer) = (lefts.len().min(rights.len()), lefts.len().max(rights.len()));
+    // The ends of a few pairs differ by much the same whatever they are: only lists that agree as a whole may be as short.
+    let is_whole = shift == 0 && shorter == longer;
+    if pairs.len() * 2 < shorter || pairs.is_empty() || pairs.len() < ORDER_PAIRS_MIN && !is_whole {
         return None;
     }
     let agree = pairs
@@ -158,9 +177,28 @@ fn spread_at(left: &[&Instance], right: &[&Instance], shift: i64) -> Option<i64>
     if (agree as f64) < RANK_LISTS_AGREE_MIN_SHARE * pairs.len() as f64 {
         return None;
     }
-    let differences = pairs
+    let numbered = pairs.iter().filter_map(|(one, other)| {
+        let step = left.calls.step_at(one.end)?;
+        Some(step == right.calls.step_at(other.end)?)
+    });
+    let in_step: Vec<bool> = numbered.collect();
+    let same = in_step.iter().filter(|same| **same).count();
+    if 2 * same < in_step.len() {
+        return None;
+    }
+    let sampled = pairs
         .iter()
-        .map(|(left, right)| right.end.saturating_sub(left.end));
+        .step_by(pairs.len().div_ceil(PAIRS_SAMPLED_MAX));
+    let differences = sampled.map(|(left, right)| right.end.saturating_sub(left.end));
     let mut differences: Vec<i64> = differences.collect();
-    median_deviation(&mut differences).map(|(_, spread)| spread)
+    let (_, spread) = median_deviation(&mut differences)?;
+    Some(Fit {
+        shift,
+        same_step: if in_step.is_empty() {
+            1.0
+        } else {
+            same as f64 / in_step.len() as f64
+        },
+        spread,
+    })
 }

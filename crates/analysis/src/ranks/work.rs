@@ -7,6 +7,7 @@ use llmprof_units::DType;
 use rustc_hash::FxHashMap;
 
 use crate::labels::{is_collective_call, runs_on_host};
+use crate::phases::marked_steps;
 use crate::ranks::kind::CollectiveKind;
 use crate::timeline::device_events::{Class, DeviceEvents};
 use crate::timeline::launches::Launches;
@@ -47,6 +48,16 @@ pub(super) struct RankCalls {
     pub(super) collectives: Vec<Instance>,
     /// Point-to-point transfers, which no sequence number counts.
     pub(super) transfers: Vec<Instance>,
+    /// Steps that have a number: the number and the start, in order of time.
+    pub(super) steps: Vec<(u64, i64)>,
+}
+
+impl RankCalls {
+    /// The number of the step in which a time lies; `None` before the first.
+    pub(super) fn step_at(&self, time: i64) -> Option<u64> {
+        let after = self.steps.partition_point(|(_, start)| *start <= time);
+        Some(self.steps[after.checked_sub(1)?].0)
+    }
 }
 
 /// The device work and collectives of one rank.
@@ -111,9 +122,17 @@ impl<'a> RankWork<'a> {
                 groups: facts.groups,
                 collectives: join_kernels(collectives),
                 transfers,
+                steps: numbered_steps(trace),
             },
         }
     }
+}
+
+fn numbered_steps(trace: &Trace) -> Vec<(u64, i64)> {
+    let steps = marked_steps(trace).into_iter();
+    steps
+        .filter_map(|(number, start, _)| Some((number?, start)))
+        .collect()
 }
 
 /// Joins several kernels of one collective into one instance.

@@ -5,6 +5,7 @@ pub mod breakdown;
 mod data_loading;
 pub mod device_events;
 pub(crate) mod extent;
+pub mod host_gaps;
 pub mod idle;
 pub(crate) mod intervals;
 pub(crate) mod launch_times;

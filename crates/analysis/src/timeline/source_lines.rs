@@ -76,14 +76,14 @@ pub(crate) fn source_lines(
 
 /// An interval in which one function was the innermost.
 #[derive(Clone, Copy, Debug)]
-struct FunctionInterval {
+pub(crate) struct FunctionInterval {
     start: i64,
     end: i64,
     name: StrId,
 }
 
 /// How long each function was the innermost within an interval.
-fn times_inside(frames: &[FunctionInterval], from: i64, to: i64) -> Vec<(StrId, i64)> {
+pub(crate) fn times_inside(frames: &[FunctionInterval], from: i64, to: i64) -> Vec<(StrId, i64)> {
     let mut times: Vec<(StrId, i64)> = Vec::new();
     let first = frames.partition_point(|frame| frame.end <= from);
     for frame in frames[first..].iter().take_while(|frame| frame.start < to) {
@@ -98,7 +98,7 @@ fn times_inside(frames: &[FunctionInterval], from: i64, to: i64) -> Vec<(StrId, 
 }
 
 /// For each thread, the innermost functions of the program over time, without overlap.
-fn innermost_functions(trace: &Trace) -> FxHashMap<ThreadId, Vec<FunctionInterval>> {
+pub(crate) fn innermost_functions(trace: &Trace) -> FxHashMap<ThreadId, Vec<FunctionInterval>> {
     let hosts = &trace.hosts;
     let mut is_own: FxHashMap<StrId, bool> = FxHashMap::default();
     let mut threads: FxHashMap<ThreadId, Vec<FunctionInterval>> = FxHashMap::default();

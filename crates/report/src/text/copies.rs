@@ -65,15 +65,15 @@ pub(crate) fn rate(copies: &CopyTime) -> String {
     text
 }
 
-/// Copies of this many bytes on average are not worth putting together: at 25 GB/s of PCIe 4.0 one takes 40 µs, a launch about 5 µs.
-const LARGE_COPY_MIN_BYTES: u64 = 1 << 20;
-
 /// What to change, by the direction that takes most time.
 pub(crate) fn knob(
     longest: Option<&CopyTime>,
     is_on_device: bool,
     runtime: Runtime,
 ) -> &'static str {
+    if longest.is_some_and(|copies| copies.direction == CopyDirection::Memset) {
+        return "Try: allocate without filling (torch.empty) what is written before it is read; fill once and reuse.";
+    }
     if is_on_device {
         return if runtime == Runtime::Gpu(Framework::Xla) {
             "Try: unroll `lax.scan` over layers (it slices weights and caches), donate buffers that are updated."
@@ -92,18 +92,19 @@ pub(crate) fn knob(
         Some(copies) if is_xla && copies.direction == CopyDirection::Other => {
             "Try: keep arrays in device memory (no host offloading), or start their copies earlier."
         }
-        Some(copies) if copies.direction == CopyDirection::Peer => {
+        Some(copies) if copies.direction == CopyDirection::Peer && copies.gains_by_joining() => {
             "Try: overlap copies between devices with kernels (another stream); fewer, larger copies."
+        }
+        Some(copies) if copies.direction == CopyDirection::Peer => {
+            "Try: overlap copies between devices with kernels (another stream)."
         }
         Some(copies) if copies.pageable_ns.0 > copies.time_ns.0 / 2 => {
             "Try: pinned host memory (cudaHostAlloc, pin_memory) and asynchronous copies; keep data on the GPU."
         }
-        Some(copies) if copies.bytes.0 / copies.copies.max(1) >= LARGE_COPY_MIN_BYTES => {
-            "Try: keep data on the GPU, or overlap copies with kernels on another stream."
-        }
-        _ => {
+        Some(copies) if copies.gains_by_joining() => {
             "Try: keep data on the GPU, or overlap copies with kernels on another stream; fewer, larger copies."
         }
+        _ => "Try: keep data on the GPU, or overlap copies with kernels on another stream.",
     }
 }
 
@@ -154,6 +155,20 @@ mod tests {
             ..copies(0)
         };
         assert!(of(&small).contains("fewer, larger copies"));
+        let at_link_speed = CopyTime {
+            time_ns: Nanos(320_000_000),
+            ..small
+        };
+        assert!(!of(&at_link_speed).contains("larger"));
         assert!(knob(None, true, gpu).contains("in place"));
+        let fills = CopyTime {
+            direction: CopyDirection::Memset,
+            ..copies(0)
+        };
+        let fills = knob(Some(&fills), true, gpu);
+        assert!(
+            fills.contains("filling") && !fills.contains("cop"),
+            "{fills}"
+        );
     }
 }

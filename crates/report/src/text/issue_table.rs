@@ -74,7 +74,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [IssueRow] {
         IssueCode::AnalysisLabelsDropped => const { &[IssueRow::new("labels of engine steps are not used: from the first of them on, only {share:percent} of the device time was launched in labelled ranges")] },
         IssueCode::AnalysisNoLaunches => const { &[IssueRow::new("the trace does not say when kernels were launched: each counts for the range in which it began, which is too late where the GPU runs behind the host")
         .hint("record launches: torch.profiler with ProfilerActivity.CPU and CUDA, nsys with -t cuda")] },
-        IssueCode::AnalysisFirstStepLong => const { &[IssueRow::new("the recording up to the end of the first `Optimizer.step` took {first_ns:ns}, a usual step {usual_ns:ns}: it may hold the start of the program, and is in no step")] },
+        IssueCode::AnalysisFirstStepLong => const { &[IssueRow::new("the recording up to the end of the first `Optimizer.step` took {first_ns:ns}, a usual step {usual_ns:ns}: it may hold the start of the program and what an optimizer makes once (its state), and is in no step")] },
         IssueCode::AnalysisDevicesFolded => const { &[IssueRow::new("{count:device} with fewer events have no phases of their own; the {devices} with most have")] },
         IssueCode::InvariantOtherModel => const { &[IssueRow::new("the embedding table of the trace is {trace}, that of the model {model}: this is another model, so there are no roofline times, no MFU and no MBU")
         .hint("name the model that ran: model=NAME or --config config.json")] },
@@ -112,7 +112,7 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [IssueRow] {
             IssueRow::new("files of an unrecognized format are left out: {files}"),
         ] },
         IssueCode::RanksUnread => const { &[IssueRow::new("ranks that could not be read are left out: {files}").hint("import again with the same folder: ranks that were read are kept")] },
-        IssueCode::RanksNotAligned => const { &[IssueRow::new("rank {rank} shares no collective with the others: its clock is taken as it is")] },
+        IssueCode::RanksNotAligned => const { &[IssueRow::new("no collective of rank {rank} is known to be one of the others: its clock is taken as it is")] },
         IssueCode::RanksMismatched => const { &[IssueRow::new("collectives that seemed to be one on several ranks were not running at the same time, and are left out of skew and waiting")] },
         IssueCode::TraceInputsUnreadable => const { &[IssueRow::new("operator input lists whose shapes could not be read")] },
         IssueCode::KinetoDevicesUnreadable => const { &[IssueRow::new("`deviceProperties` cannot be read: {error}")] },

@@ -189,6 +189,7 @@ mod tests {
                 is_pageable: true,
                 is_serialized: false,
                 is_input: false,
+                gains_by_joining: false,
                 copied_ns: time,
                 computed_on_host: None,
             },

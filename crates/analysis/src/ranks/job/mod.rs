@@ -83,7 +83,7 @@ impl<'a> JobRanks<'a> {
             }
         }
         Self {
-            steps: steps::common_steps(summaries),
+            steps: steps::common_steps(summaries, &met.aligned),
             summaries,
             calls,
             met,
@@ -116,6 +116,11 @@ fn calls_of(summary: &RankSummary) -> RankCalls {
         groups: summary.groups.clone(),
         collectives: collectives.collect(),
         transfers: Vec::new(),
+        steps: summary
+            .steps
+            .iter()
+            .filter_map(|step| Some((step.number?, step.start_ns)))
+            .collect(),
     }
 }
 

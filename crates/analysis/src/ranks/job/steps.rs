@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use llmprof_record::rank_summary::{RankStep, RankSummary};
 use llmprof_units::{
     Nanos,
-    stats::{median, whole_median},
+    stats::{lower_median, median, whole_median},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::JobRanks;
 use super::rows::exposed_waiting;
+use crate::ranks::clocks::AlignedClocks;
 
 /// One step on all ranks that have it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema, Deserialize)]
@@ -47,16 +48,24 @@ pub(super) struct StepRow {
     pub(super) of_rank: Vec<Option<u32>>,
 }
 
-/// Steps by their numbers where all have one, else by their order.
-pub(super) fn common_steps(summaries: &[&RankSummary]) -> Vec<StepRow> {
+/// Steps by their numbers where all have one, else by their time on the common clock: ranks may be recorded from different steps on.
+pub(super) fn common_steps(summaries: &[&RankSummary], aligned: &AlignedClocks) -> Vec<StepRow> {
     let is_numbered = summaries
         .iter()
         .all(|summary| summary.steps.iter().all(|step| step.number.is_some()));
-    let mut rows: BTreeMap<u64, StepRow> = BTreeMap::new();
+    let mut rows: BTreeMap<i64, StepRow> = BTreeMap::new();
     for (rank, summary) in summaries.iter().enumerate() {
+        let Some(later) = (if is_numbered {
+            Some(0)
+        } else {
+            steps_later(summaries, aligned, rank)
+        }) else {
+            continue;
+        };
         for (index, step) in summary.steps.iter().enumerate() {
             let number = step.number.filter(|_| is_numbered);
-            let row = rows.entry(number.unwrap_or(index as u64));
+            let place = number.map_or(index as i64 + later, u64::cast_signed);
+            let row = rows.entry(place);
             let row = row.or_insert_with(|| StepRow {
                 number,
                 of_rank: vec![None; summaries.len()],
@@ -67,6 +76,29 @@ pub(super) fn common_steps(summaries: &[&RankSummary]) -> Vec<StepRow> {
     let mut rows: Vec<StepRow> = rows.into_values().collect();
     rows.retain(|row| row.of_rank.iter().flatten().count() > 1);
     rows
+}
+
+/// By how many steps of the first rank the recording of a rank begins later; `None` where no step of the two ran at one time. Without
+/// marks, or without a common clock, the order is all that is known.
+fn steps_later(summaries: &[&RankSummary], aligned: &AlignedClocks, rank: usize) -> Option<i64> {
+    let (first, own) = (summaries.first()?, summaries[rank]);
+    let is_known = first.has_marked_steps && own.has_marked_steps;
+    if rank == 0 || !is_known || aligned.alone.contains(&rank) {
+        return Some(0);
+    }
+    let begins = first
+        .steps
+        .iter()
+        .map(|step| aligned.to_common(0, step.start_ns));
+    let begins: Vec<i64> = begins.collect();
+    let end = aligned.to_common(0, first.steps.last()?.end_ns);
+    let later = own.steps.iter().enumerate().filter_map(|(index, step)| {
+        let middle = step.start_ns.midpoint(step.end_ns);
+        let middle = aligned.to_common(rank, middle);
+        let after = begins.partition_point(|begin| *begin <= middle);
+        (after > 0 && middle < end).then(|| after as i64 - 1 - index as i64)
+    });
+    lower_median(&mut later.collect::<Vec<i64>>())
 }
 
 /// The step of a rank in which a time lies.
@@ -160,4 +192,36 @@ pub(super) fn compare_steps(job: &JobRanks<'_>) -> (Vec<JobStep>, StepTimes, Com
         own_ns: table,
     };
     (steps, times, imbalance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps of 1 ms that an optimizer ends, from `first` on.
+    fn recorded_from(first: i64) -> RankSummary {
+        let step = |number: i64| RankStep {
+            start_ns: number * 1_000_000,
+            end_ns: (number + 1) * 1_000_000,
+            ..RankStep::default()
+        };
+        RankSummary {
+            has_marked_steps: true,
+            steps: (first..first + 5).map(step).collect(),
+            ..RankSummary::default()
+        }
+    }
+
+    #[test]
+    fn steps_without_numbers_are_those_of_one_time() {
+        let (first, later) = (recorded_from(0), recorded_from(2));
+        let rows = common_steps(&[&first, &later], &AlignedClocks::as_is(2));
+        let pairs: Vec<_> = rows.iter().map(|row| row.of_rank.clone()).collect();
+        assert_eq!(
+            pairs,
+            [[Some(2), Some(0)], [Some(3), Some(1)], [Some(4), Some(2)]]
+        );
+        let apart = recorded_from(9);
+        assert!(common_steps(&[&first, &apart], &AlignedClocks::as_is(2)).is_empty());
+    }
 }

@@ -210,7 +210,9 @@ pub(crate) fn reason(job: &JobAnalysis, reason: &LookAtReason) -> String {
         LookAtReason::ClockDrift(ppm) => {
             format!("its clock runs {ppm:+.1} ppm against the others")
         }
-        LookAtReason::NotAligned => "it shares no collective with the others".to_owned(),
+        LookAtReason::NotAligned => {
+            "no collective of it is known to be one of the others".to_owned()
+        }
         LookAtReason::Losses(count) => format!(
             "{} its profile",
             match count {

@@ -206,8 +206,8 @@ pub fn at_most(phase: &PhaseAnalysis) -> Option<&'static str> {
     phase.experts_at_most.map(|_| "at most ")
 }
 
-/// `10 × 841 ms` of several intervals: the median and, where they differ, the shortest and the longest. Those that are left out
-/// as warm-up are not counted.
+/// `10 × 841 ms` of several intervals: their mean, as findings state it; where they differ, the median, the shortest and the longest. Those
+/// that are left out as warm-up are not counted.
 fn times(phase: &PhaseAnalysis) -> Option<String> {
     let traced = phase.traced.as_ref()?;
     if traced.recorded.is_some() || phase.plain_wall_ns.is_some() {
@@ -223,7 +223,8 @@ fn times(phase: &PhaseAnalysis) -> Option<String> {
         1 => None,
         2 => Some(format!("2 × ({first}, {last})")),
         count if last.0.saturating_sub(first.0) <= middle.0 / 10 => {
-            Some(format!("{count} × {middle}"))
+            let mean = lengths.iter().sum::<f64>() / count as f64;
+            Some(format!("{count} × {}", Nanos(mean.round() as i64)))
         }
         count => Some(format!("{count} ×, median {middle} ({first} to {last})")),
     }

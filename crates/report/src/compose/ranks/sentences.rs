@@ -42,7 +42,7 @@ pub(crate) fn line(analysis: &Analysis) -> Option<String> {
     // Below a hundredth of the window it explains nothing.
     if ranks.entered_apart_ns.0.saturating_mul(100) > span.0 && !ranks.are_devices {
         line += &format!(
-            " Recordings started {} apart; this is not counted as waiting.",
+            " Recordings started {} apart; no rank is blamed for that.",
             ranks.entered_apart_ns
         );
     }
@@ -97,7 +97,7 @@ pub fn basis(ranks: &RanksAnalysis) -> String {
         }
         None => {
             return format!(
-                "No collective is shown by two {noun}s, so clocks are not aligned and nothing is said of skew."
+                "No collective is known to be one of two {noun}s, so clocks are not aligned and nothing is said of skew."
             );
         }
     };

@@ -79,17 +79,25 @@ pub(crate) fn change(cause: &Cause) -> String {
             "copy from pinned memory with non_blocking=True; where it is the same tensor each time, keep it on the GPU"
         }
         CauseKind::HostCopies {
+            to_device: true,
+            gains_by_joining: true,
+            ..
+        } => "join the copies into one; where it is the same tensor each time, keep it on the GPU",
+        CauseKind::HostCopies {
             to_device: true, ..
-        } if cause.count < 1.5 => {
+        } => {
             "copy on another stream while the GPU computes; where it is the same tensor each time, keep it on the GPU"
         }
         CauseKind::HostCopies {
-            to_device: true, ..
-        } => "join the copies into one; where it is the same tensor each time, keep it on the GPU",
-        CauseKind::HostCopies {
             is_pageable: true, ..
         } => "copy less, or into pinned memory with non_blocking=True",
-        CauseKind::HostCopies { .. } => "copy less, or once per step with non_blocking=True",
+        CauseKind::HostCopies {
+            gains_by_joining: true,
+            ..
+        } => "copy less, or once per step with non_blocking=True",
+        CauseKind::HostCopies { .. } => {
+            "copy less, or with non_blocking=True while the GPU computes"
+        }
         CauseKind::HostCalls { .. } => "move the call out of the step, or call it less often",
         CauseKind::DeviceCopies { .. } => "use the tensor itself where nothing writes to it",
         CauseKind::HostCode {
@@ -350,6 +358,7 @@ mod tests {
                 is_pageable: false,
                 is_serialized: false,
                 is_input,
+                gains_by_joining: false,
                 copied_ns: Nanos(1_364_000),
                 computed_on_host: None,
             };

@@ -69,9 +69,9 @@ fn of_phase(gain: &PhaseGain, is_named: bool) -> String {
     } else {
         String::new()
     };
-    let differs = gain.recorded_ns.0 - gain.now_ns.0 > gain.now_ns.0 / 20;
-    let basis = if differs { " without the profiler" } else { "" };
     let unit = Unit::of(gain.now_ns);
+    let differs = unit.number(gain.recorded_ns) != unit.number(gain.now_ns);
+    let basis = if differs { " without the profiler" } else { "" };
     let whole = format!("{}{of}{name}{basis}", unit.time(gain.now_ns));
     if gain.saved_ns.0 <= 0 {
         return format!(
@@ -160,8 +160,8 @@ pub(crate) fn unprofiled_times(analysis: &Analysis) -> Option<String> {
     let phases = analysis.replays.iter().filter(|phase| {
         let is_stated =
             gains().any(|gain| (gain.phase, &gain.label) == (phase.phase, &phase.label));
-        let profiler_share = 1.0 - phase.plain_ns.0 as f64 / phase.recorded_ns.0.max(1) as f64;
-        is_stated && profiler_share.abs() > PROFILER_SHARE_MIN
+        let unit = Unit::of(phase.recorded_ns);
+        is_stated && unit.number(phase.plain_ns) != unit.number(phase.recorded_ns)
     });
     let phases: Vec<String> = phases
         .map(|phase| {
@@ -170,8 +170,15 @@ pub(crate) fn unprofiled_times(analysis: &Analysis) -> Option<String> {
                 0 | 1 => String::new(),
                 steps => format!("{steps} × "),
             };
-            let plain = about(phase.plain_ns);
-            let recorded = Unit::of(phase.recorded_ns).time(phase.recorded_ns);
+            let unit = Unit::of(phase.recorded_ns);
+            let profiler_share = 1.0 - phase.plain_ns.0 as f64 / phase.recorded_ns.0.max(1) as f64;
+            // What is subtracted is known to two digits: of a small part the rest has more.
+            let plain = if profiler_share.abs() > PROFILER_SHARE_MIN {
+                about(phase.plain_ns)
+            } else {
+                unit.time(phase.plain_ns)
+            };
+            let recorded = unit.time(phase.recorded_ns);
             format!("{name} {times}about {plain} (recorded: {times}{recorded})")
         })
         .collect();
@@ -307,6 +314,20 @@ mod tests {
             ),
             "339 ms of 453 ms a step (74.8 %, 3.97×)"
         );
+    }
+
+    /// Times that are printed unlike have their bases beside them.
+    #[test]
+    fn a_time_that_differs_from_the_recorded_one_has_its_base() {
+        let mut gain = sample(281_000_000, 293_000_000, 281_000_000, 281_000_000);
+        gain.recorded_ns = Nanos(298_000_000);
+        let text = of_phase(&gain, false);
+        assert!(
+            text.contains("of 293 ms a step without the profiler"),
+            "{text}"
+        );
+        gain.recorded_ns = Nanos(293_200_000);
+        assert!(!of_phase(&gain, false).contains("profiler"));
     }
 
     #[test]

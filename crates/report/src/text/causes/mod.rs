@@ -41,6 +41,7 @@ mod tests {
                 is_pageable: true,
                 is_serialized: false,
                 is_input: false,
+                gains_by_joining: false,
                 copied_ns: Nanos(8_400_000),
                 computed_on_host: None,
             },

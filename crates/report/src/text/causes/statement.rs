@@ -196,7 +196,7 @@ fn what(cause: &Cause) -> String {
                 "attention is unfused (eager)"
             };
             format!(
-                "{how}: scores and softmax as tensors of {shape}, {often}, {kernels_ns} of kernels"
+                "{how}: scores and softmax as tensors of {shape}, {often}{at}, {kernels_ns} of kernels"
             )
         }
         CauseKind::MaskedAttention { shape, kernels_ns } => format!(
@@ -391,6 +391,7 @@ fn copies(cause: &Cause, often: &str, at: &str) -> String {
         is_pageable,
         is_serialized,
         is_input: _,
+        gains_by_joining: _,
         copied_ns,
         computed_on_host,
     } = &cause.kind

@@ -4,7 +4,9 @@ use llmprof_theory::roofline::Resource;
 use llmprof_units::{Count, Nanos, Percent, Times, format_significant};
 
 use super::is_waiting;
-use crate::analyzed::{Abstention, Conclusion, Finding};
+use crate::analyzed::{
+    Abstention, Conclusion, CopyDirection, CopyTime, Finding, HostGaps, NamedTime,
+};
 use crate::text::{bottleneck, causes, copies, unmatched};
 
 pub fn finding(finding: &Finding) -> String {
@@ -71,6 +73,7 @@ fn stated(finding: &Finding, conclusion: &Conclusion) -> StatedFinding {
         Conclusion::Cause { cause } => (causes::statement(cause), None),
         Conclusion::Serving { conclusion, .. } => (super::serving::title(conclusion), None),
         Conclusion::Idle { .. } => idle(phase, conclusion),
+        Conclusion::HostGaps { gaps } => (host_gaps(gaps), None),
         Conclusion::Inefficiency {
             operators,
             share,
@@ -206,10 +209,16 @@ fn copied(phase: &str, conclusion: &Conclusion) -> String {
     else {
         return String::new();
     };
+    let is_fill = |copies: &&CopyTime| copies.direction == CopyDirection::Memset;
+    let what = match longest.as_ref().filter(is_fill) {
+        Some(_) if others.is_empty() => "memsets",
+        Some(_) => "memsets and copies",
+        None => "copies and memsets",
+    };
     let each: Vec<String> = longest.iter().chain(others).map(copies::rate).collect();
     let each = (!each.is_empty()).then(|| format!(" ({})", each.join("; ")));
     format!(
-        "{phase}{}: exposed copies and memsets{} take {} of the time{}",
+        "{phase}{}: exposed {what}{} take {} of the time{}",
         if *is_copy_bound { " is copy-bound" } else { "" },
         if *is_on_device { " on the GPU" } else { "" },
         Percent(*share),
@@ -290,6 +299,30 @@ fn idle(phase: &str, conclusion: &Conclusion) -> (String, Option<String>) {
     (
         format!("{phase}{bound}: {what}{of}, {}", apart.join(", ")),
         Some(format!("removing the other {}", Percent(rest))),
+    )
+}
+
+/// How long no op runs, and the closest place that the trace shows.
+fn host_gaps(gaps: &HostGaps) -> String {
+    let place =
+        |what: &str, named: &NamedTime| format!("{} {what} `{}`", named.time_ns, named.name);
+    let function = gaps.function.as_ref().map(|named| place("in", named));
+    let range = gaps.range.as_ref().map(|named| place("in range", named));
+    let places: Vec<String> = function.into_iter().chain(range).collect();
+    let places = if places.is_empty() {
+        format!(
+            "the longest, {}, between `{}` and `{}`",
+            gaps.longest_ns, gaps.after, gaps.before
+        )
+    } else {
+        places.join(", ")
+    };
+    format!(
+        "no op runs for {} of the {} between the first and the last op ({}), in {} of 0.2 ms or more: {places}",
+        gaps.time_ns,
+        gaps.span_ns,
+        Percent(gaps.share()),
+        Count(gaps.gaps, "gap")
     )
 }
 
@@ -504,6 +537,36 @@ mod tests {
     use llmprof_analysis::matching::UnmatchedReason;
 
     use super::*;
+
+    #[test]
+    fn time_without_an_op_has_its_place() {
+        let named = |name: &str| NamedTime {
+            name: name.to_owned(),
+            time_ns: Nanos(274_000_000),
+            count: 10,
+        };
+        let mut gaps = HostGaps {
+            span_ns: Nanos(345_000_000),
+            time_ns: Nanos(280_000_000),
+            gaps: 10,
+            longest_ns: Nanos(31_000_000),
+            after: "aten::linear".to_owned(),
+            before: "aten::mm".to_owned(),
+            function: Some(named("app.py(7): fetch")),
+            range: None,
+        };
+        assert_eq!(
+            host_gaps(&gaps),
+            "no op runs for 280 ms of the 345 ms between the first and the last op (81.2 %), in 10 gaps of 0.2 ms or more: \
+             274 ms in `app.py(7): fetch`"
+        );
+        gaps.function = None;
+        let text = host_gaps(&gaps);
+        assert!(
+            text.ends_with("the longest, 31 ms, between `aten::linear` and `aten::mm`"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn every_code_that_abstains_has_a_topic() {

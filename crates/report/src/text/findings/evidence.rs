@@ -49,6 +49,7 @@ pub(crate) fn label(measure: Measure) -> &'static str {
         Measure::DataLoadingShare => "share of wall time in which the GPU waits for the DataLoader",
         Measure::PlainIdleShare => "idle share of wall time without profiler",
         Measure::IdleTime => "idle time",
+        Measure::LongestGap => "longest gap",
         Measure::PlainWallTime => "wall time without profiler",
         Measure::IdleCauseTime => "idle time of one cause",
         Measure::IdleCauseShare => "share of idle time of one cause",

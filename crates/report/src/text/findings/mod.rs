@@ -14,8 +14,8 @@ pub(crate) use self::evidence::{derivation, evidence, figure, label};
 use super::runtime::Runtime;
 use super::{causes, copies, program};
 use crate::analyzed::{
-    Analysis, Assumption, Conclusion, Confidence, Finding, Framework, GainOf, IdleRemedy,
-    ProgramKind,
+    Analysis, Assumption, Conclusion, Confidence, Finding, Framework, GainOf, HostGaps, IdleRemedy,
+    NamedTime, ProgramKind,
 };
 
 /// What must not be done with several gains.
@@ -193,6 +193,18 @@ fn host_work_knob(operator: &str) -> Option<String> {
     }
 }
 
+/// Without a function or a range nothing says what the program does in the gaps.
+fn host_gaps_knob(gaps: &HostGaps) -> &'static str {
+    let is_loading = |range: &NamedTime| range.name.to_ascii_lowercase().contains("dataloader");
+    if gaps.range.as_ref().is_some_and(is_loading) {
+        "Try: more DataLoader workers, prefetching."
+    } else if gaps.function.is_some() {
+        "Try: less time in this function, or run it on another thread while ops run."
+    } else {
+        "Try: `with_stack=True` of torch.profiler, or `llmprof record`: they name the Python function."
+    }
+}
+
 /// What to change; nothing where the finding has no remedy. What the run has turned on already is no knob.
 pub fn knob(finding: &Finding, analysis: &Analysis) -> Option<String> {
     let knob = by_runtime(
@@ -295,6 +307,7 @@ fn by_runtime(finding: &Finding, runtime: Runtime, kind: ProgramKind) -> Option<
             host_work,
             ..
         } => return host_work_knob(&host_work.as_ref()?.operator),
+        Conclusion::HostGaps { gaps } => host_gaps_knob(gaps),
         Conclusion::Idle { remedy, .. } => idle_knob((*remedy)?, runtime, torch),
         Conclusion::Inefficiency {
             operators, library, ..

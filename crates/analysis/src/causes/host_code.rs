@@ -39,6 +39,10 @@ pub(super) fn find_host_code(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     pauses.extend(scene.segments().filter(|&segment| is_pause(scene, segment)));
     pauses.sort_unstable();
     pauses.dedup();
+    // What comes between few of the steps is done between requests.
+    if scene.subject.are_steps_inferred && 2 * (pauses.len() as u64) < scene.steps {
+        return Vec::new();
+    }
     // Between requests there may be nothing to do.
     let requests = request_ranges(scene);
     let is_in_request = |&segment: &usize| {

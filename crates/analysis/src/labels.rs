@@ -206,7 +206,10 @@ mod tests {
         assert_eq!(phase("encode").as_deref(), Some("encoder"));
         assert_eq!(phase("encoder").as_deref(), Some("encoder"));
         assert_eq!(phase("vision_tower.encoder"), None);
-        assert_eq!(name_stem("request a3-9 (512 tokens)").as_deref(), Some("request"));
+        assert_eq!(
+            name_stem("request a3-9 (512 tokens)").as_deref(),
+            Some("request")
+        );
         assert_eq!(name_stem("3f9a"), None);
         assert_eq!(own_name("ProfilerStep#12").as_deref(), Some("ProfilerStep"));
         assert_eq!(own_name("## forward ##").as_deref(), Some("## forward ##"));

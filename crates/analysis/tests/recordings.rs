@@ -217,7 +217,11 @@ fn ranges_on_another_thread_than_the_launches_are_phases() {
 fn ranges_with_an_id_each_are_one_phase() {
     let mut process = Process::start();
     for request in 0..40 {
-        let id = format!("request {:x}-{request} ({} tokens)", 17 * request + 0xa3, 100 + request);
+        let id = format!(
+            "request {:x}-{request} ({} tokens)",
+            17 * request + 0xa3,
+            100 + request
+        );
         process.range(&id, |process| process.pass(5));
     }
     assert_eq!(process.phases(), named(&[("request", 40)]));

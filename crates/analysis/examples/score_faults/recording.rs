@@ -64,7 +64,11 @@ struct Run {
 
 fn bounds(trace: &Trace) -> (i64, i64) {
     let hosts = trace.hosts.start.iter().zip(trace.hosts.duration.iter());
-    let kernels = trace.kernels.start.iter().zip(trace.kernels.duration.iter());
+    let kernels = trace
+        .kernels
+        .start
+        .iter()
+        .zip(trace.kernels.duration.iter());
     let times = hosts.chain(kernels);
     times.fold((i64::MAX, i64::MIN), |(first, last), (start, duration)| {
         (first.min(*start), last.max(start + duration))

@@ -15,9 +15,9 @@ use rustc_hash::FxHashMap;
 use crate::analyze::phase_intervals::{PhaseInterval, TracePhase};
 use crate::bottleneck::ClassReason;
 use crate::causes::{Diagnosis, PhaseInput, ProgramFacts, ProgramPurpose, diagnose};
+use crate::labels::is_preparation;
 use crate::matching::operator_category::operator_category;
 use crate::phase_analysis::PhaseAnalysis;
-use crate::labels::is_preparation;
 use crate::phases::PhaseSource;
 use crate::phases::forward::ForwardPasses;
 use crate::program::named_rows;
@@ -74,7 +74,8 @@ fn program_purpose(trace: &Trace, structure: &Structure) -> Option<ProgramPurpos
     match structure.phases.source {
         // A recording without phases may hold the program's start, where everything is done once.
         PhaseSource::Whole
-            if structure.program.computes_gradients() || end_of_start(trace, structure).is_none() =>
+            if structure.program.computes_gradients()
+                || end_of_start(trace, structure).is_none() =>
         {
             None
         }
@@ -162,7 +163,8 @@ fn phase_input(
         .iter()
         .map(|(phase, _)| phase)
         .find(|judged| judged.phase == phase.phase && is_labelled(judged, phase))?;
-    if of_phase.class.why == ClassReason::Cut || phase.label.as_deref().is_some_and(is_preparation) {
+    if of_phase.class.why == ClassReason::Cut || phase.label.as_deref().is_some_and(is_preparation)
+    {
         return None;
     }
     let traced = of_phase.traced.as_ref()?;
@@ -280,7 +282,8 @@ fn end_of_start(trace: &Trace, structure: &Structure) -> Option<i64> {
     let rows = (0..hosts.len()).filter(|&row| is_of_start(trace, row));
     let Some(end) = rows
         .map(|row| hosts.start[row].saturating_add(hosts.duration[row]))
-        .max() else {
+        .max()
+    else {
         return Some(i64::MIN);
     };
     let (mut after, mut all) = (0_i128, 0_i128);
@@ -316,7 +319,10 @@ fn begin_after_start(trace: &Trace, structure: &Structure, inputs: &mut [PhaseIn
     let Some(end) = end_of_start(trace, structure) else {
         return;
     };
-    for window in inputs.iter_mut().flat_map(|input| &mut input.windows.windows) {
+    for window in inputs
+        .iter_mut()
+        .flat_map(|input| &mut input.windows.windows)
+    {
         window.start = window.start.max(end.min(window.end));
     }
 }
@@ -407,7 +413,9 @@ impl<'a> HostWindows<'a> {
         let next = self.launches.get(window + 1).copied().flatten();
         let next = next.map(|(first, _)| self.trace.hosts.start[first as usize]);
         // Nothing else was launched before the next window.
-        let end = next.filter(|&next| next <= self.next_launch(last as usize)).unwrap_or(end);
+        let end = next
+            .filter(|&next| next <= self.next_launch(last as usize))
+            .unwrap_or(end);
         (end > start).then_some(HostWindow { start, end })
     }
 
@@ -422,8 +430,9 @@ impl<'a> HostWindows<'a> {
     fn end_of_calls(&self, row: usize) -> i64 {
         let hosts = &self.trace.hosts;
         let until = self.next_launch(row);
-        let rows = (row..hosts.len())
-            .take_while(|&next| hosts.thread[next] == hosts.thread[row] && hosts.start[next] < until);
+        let rows = (row..hosts.len()).take_while(|&next| {
+            hosts.thread[next] == hosts.thread[row] && hosts.start[next] < until
+        });
         let ends = rows.filter(|&row| is_api(hosts.kind[row]));
         ends.map(|row| hosts.start[row].saturating_add(hosts.duration[row]))
             .max()

@@ -480,13 +480,18 @@ fn what_calls_show_is_named_without_operators() {
         if is_shown && (gain.is_none() || (saved - cost).abs() > tolerance) {
             let first = with.0.causes.iter().take(FIRST);
             let codes: Vec<&str> = first.map(|cause| cause.kind.code()).collect();
-            wrong.push(format!("{}: {saved:.2} of {cost:.2} ms, {codes:?}", planted.name));
+            wrong.push(format!(
+                "{}: {saved:.2} of {cost:.2} ms, {codes:?}",
+                planted.name
+            ));
         }
-        let stated =
-            special_causes(&without).filter(|cause| most_share(cause) >= STATED_MIN_SHARE);
+        let stated = special_causes(&without).filter(|cause| most_share(cause) >= STATED_MIN_SHARE);
         for cause in stated {
             let (code, share) = (cause.kind.code(), most_share(cause));
-            wrong.push(format!("{} without its fault: {code} {share:.2}", planted.name));
+            wrong.push(format!(
+                "{} without its fault: {code} {share:.2}",
+                planted.name
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

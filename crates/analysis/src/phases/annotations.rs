@@ -345,9 +345,9 @@ fn comes_again(nested: &[NestedRange], level: &[usize]) -> bool {
             *time = time.saturating_add(range.time);
         }
     }
-    let time = |again: bool| -> i64 {
+    let time = |again: bool| -> i128 {
         let names = times.values().filter(|(count, _)| !again || *count > 1);
-        names.fold(0, |sum, (_, time)| sum.saturating_add(*time))
+        names.map(|(_, time)| i128::from(*time)).sum()
     };
     2 * time(true) >= time(false)
 }

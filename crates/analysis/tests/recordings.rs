@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use llmprof_analysis::findings::Conclusion;
 use llmprof_analysis::phases::PhaseSource;
 use llmprof_analysis::{Analysis, analyze};
-use llmprof_record::trace::{Host, HostKind, Kernel, Range, RangeKind, TraceBuilder};
+use llmprof_record::trace::{
+    FrameId, Host, HostKind, HostSample, Kernel, Range, RangeKind, StackFrame, TraceBuilder,
+};
 
 use crate::record::record;
 
@@ -69,6 +72,50 @@ impl Process {
         self.device_end = start + duration;
         self.call("cudaLaunchKernel", 4 * US, self.correlation);
         self.clock += 4 * US;
+    }
+
+    /// Launches of `nodes` kernels that do not run, and the graph that they become. The call that begins a capture is not recorded.
+    fn capture(&mut self, nodes: usize) {
+        for _ in 0..nodes {
+            self.correlation += 1;
+            self.call("cudaLaunchKernel", 4 * US, self.correlation);
+            self.clock += 20 * US;
+        }
+        self.call("cudaStreamEndCapture", 20 * US, 0);
+        self.call("cudaGraphInstantiate", 500 * US, 0);
+    }
+
+    /// Code of the program, sampled each millisecond in a library that it calls.
+    fn code(&mut self, milliseconds: i64) {
+        let frame = |builder: &mut TraceBuilder, parent, file: &str, function: &str, line| {
+            let frame = StackFrame {
+                parent,
+                function: builder.intern(function),
+                file: builder.intern(file),
+                line,
+            };
+            builder.frame(frame)
+        };
+        let caller = frame(
+            &mut self.builder,
+            FrameId::NONE,
+            "/srv/serve.py",
+            "detokenize",
+            12,
+        );
+        let library = "/venv/lib/python3.12/site-packages/fast/text.py";
+        let stack = frame(&mut self.builder, caller, library, "join", 99);
+        for _ in 0..milliseconds {
+            let sample = HostSample {
+                time: self.clock + MS / 2,
+                period: MS,
+                thread: self.builder.thread(1, 1),
+                stack,
+                ..HostSample::default()
+            };
+            self.builder.host_samples.push(sample);
+            self.clock += MS;
+        }
     }
 
     fn synchronize(&mut self) {
@@ -280,4 +327,43 @@ fn causes_are_named_without_operators() {
             .collect();
         assert!(codes.contains(&"synchronization"), "{number}: {codes:?}");
     }
+}
+
+#[test]
+fn capturing_in_each_range_is_named_without_the_begin_of_captures() {
+    let mut process = Process::start();
+    process.pass(20);
+    for _ in 0..4 {
+        process.range("step", |process| {
+            process.capture(60);
+            process.pass(20);
+        });
+    }
+    let analysis = process.analyze();
+    let mut codes = analysis.findings.iter().map(|finding| &finding.code);
+    assert!(codes.any(|code| code == "graph_captures"));
+}
+
+#[test]
+fn host_code_has_the_line_of_the_program_that_samples_show() {
+    let mut process = Process::start();
+    process.pass(20);
+    for _ in 0..4 {
+        process.range("embed", |process| {
+            process.pass(20);
+            process.code(3);
+            process.pass(20);
+        });
+    }
+    let analysis = process.analyze();
+    let lines: Vec<&str> = analysis
+        .findings
+        .iter()
+        .filter(|finding| finding.code == "host_code")
+        .filter_map(|finding| match &finding.conclusion {
+            Some(Conclusion::Cause { cause }) => cause.place.line.as_deref(),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(lines, ["serve.py(12): detokenize"]);
 }

@@ -278,7 +278,7 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// Removes a row with its device work, and the code that called it.
+    /// Removes a row with its device work, and the code that called it. Without operators that code is a part of what is launched next.
     pub(crate) fn remove(&self, edit: &mut Edit, row: usize) {
         let segments = self.graph.segments_of_row(row);
         for segment in segments.clone() {
@@ -288,7 +288,7 @@ impl<'a> Scene<'a> {
             edit.drop_work(work);
         }
         let next = segments.end;
-        if next < self.graph.segment_count() && self.is_code(next) {
+        if self.has_operators && next < self.graph.segment_count() && self.is_code(next) {
             let gap = self.graph.segment_duration(next);
             if gap <= OPERATOR_GAP_MAX_RATIO * self.usual_gap {
                 edit.limit_segment(next, 0);

@@ -115,6 +115,21 @@ pub(crate) fn own_name(text: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
+/// The words that a range's name begins with, up to one with a digit: `request` of `request 3f9a (512 tokens)`.
+pub(crate) fn name_stem(text: &str) -> Option<String> {
+    const SEPARATORS: [char; 9] = [' ', '_', '-', ':', '/', '=', '(', '[', '#'];
+    let name = own_name(text)?;
+    let mut end = 0;
+    for word in name.split_inclusive(SEPARATORS) {
+        if word.contains(|c: char| c.is_ascii_digit()) {
+            break;
+        }
+        end += word.len();
+    }
+    let stem = name[..end].trim_end_matches(SEPARATORS);
+    (!stem.is_empty()).then(|| stem.to_owned())
+}
+
 /// Whether a range is what torch.compile notes about a part of a compilation, which took other time: `dynamo_data: compile_id=0/0`.
 fn is_dynamo_data(text: &str) -> bool {
     text.split_once("_data: ")
@@ -159,6 +174,19 @@ pub(crate) fn profiler_step(text: &str) -> Option<String> {
     is_number.then(|| PROFILER_STEP.to_owned())
 }
 
+/// Whether a range holds what a program does before its work: loading and warming up.
+pub(crate) fn is_preparation(name: &str) -> bool {
+    matches!(phase_of_name(name).as_deref(), Some("warmup" | "load"))
+}
+
+/// Whether a range is named for a part of a model: a path of modules (`model.layers.3.mlp`), a layer, a block.
+pub(crate) fn is_part_of_model(name: &str) -> bool {
+    const PARTS: [&str; 5] = ["layer", "block", "attn", "attention", "mlp"];
+    let is_path = name.contains('.') && !name.contains(char::is_whitespace);
+    let name = name.to_ascii_lowercase();
+    is_path || PARTS.iter().any(|part| name.contains(part))
+}
+
 pub(crate) fn is_phase(name: &str) -> bool {
     PHASE_NAMES.iter().any(|(_, phase)| *phase == name)
 }
@@ -178,6 +206,11 @@ mod tests {
         assert_eq!(phase("encode").as_deref(), Some("encoder"));
         assert_eq!(phase("encoder").as_deref(), Some("encoder"));
         assert_eq!(phase("vision_tower.encoder"), None);
+        assert_eq!(
+            name_stem("request a3-9 (512 tokens)").as_deref(),
+            Some("request")
+        );
+        assert_eq!(name_stem("3f9a"), None);
         assert_eq!(own_name("ProfilerStep#12").as_deref(), Some("ProfilerStep"));
         assert_eq!(own_name("## forward ##").as_deref(), Some("## forward ##"));
         assert_eq!(

@@ -72,6 +72,10 @@ pub(crate) const PHASES_COVERED_MIN_SHARE: f64 = 0.5;
 /// Part of its ranges before whose successor the device has done their work, from which on a program waits for the device in each: a first
 /// range, or one whose result nobody reads, may be the exception.
 pub(crate) const RANGES_AWAITED_MIN_SHARE: f64 = 0.9;
+/// Ranges inside of ranges are looked at to this depth: programs nest a run, a request and its steps.
+pub(crate) const RANGE_DEPTH_MAX: usize = 8;
+/// Part of all device time that ranges hold at least to be phases: a warm-up before them may take several times what they do.
+pub(crate) const RANGES_MIN_TIME_SHARE: f64 = 0.1;
 /// Part of the time of its ranges that a device must work for to set their pace. Devices that lag behind their host in public traces
 /// (`fixtures/public`, MI300X and H100) work for more than 0.9 of it.
 pub(crate) const DEVICE_PACE_MIN_SHARE: f64 = 0.5;
@@ -410,7 +414,10 @@ pub(crate) const REPLAYED_RUNS_MAX: usize = 8;
 
 /// A pause is at least this long: the Python code between two forward passes of transformers takes up to 0.15 ms…
 pub(crate) const PAUSE_MIN_NS: i64 = 200_000;
-/// …and this many times the usual gap between operators.
+/// Without operators a pause also holds those that launch nothing, twice as long between passes of transformers (`fixtures/faults`, with
+/// the operators taken out).
+pub(crate) const PAUSE_BETWEEN_CALLS_MIN_NS: i64 = 400_000;
+/// …and this many times the usual gap between operators or calls.
 pub(crate) const PAUSE_MIN_GAPS: i64 = 10;
 /// Shorter pauses are one cause where they recur at one place, from this length on…
 pub(crate) const RECURRING_PAUSE_MIN_NS: i64 = 80_000;

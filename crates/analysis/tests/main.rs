@@ -19,6 +19,7 @@ mod programs;
 mod public;
 mod ranks;
 mod record;
+mod recordings;
 mod slices;
 mod stage2;
 mod steps;

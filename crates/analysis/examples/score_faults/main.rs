@@ -1,8 +1,8 @@
 //! Scores findings on programs with planted faults.
 //!
-//!     cargo run -p llmprof-analysis --example score_faults -- FOLDER [NAME…] [--table] [--gains]
+//!     cargo run -p llmprof-analysis --example score_faults -- FOLDER [NAME…] [--table] [--gains] [--recorded]
 //!
-//! `--table` prints the table of docs/diagnosis.md; `--gains` also prints each gain with its range and the time of its phase.
+//! `--recorded` scores each program as `llmprof record` would have recorded it: without operators, after a start and a warm-up; `--table` prints the table of docs/diagnosis.md; `--gains` also prints each gain with its range and the time of its phase.
 //!
 //! FOLDER holds `truth.json` and one `NAME.json.gz` (torch.profiler) for each of its entries. An entry has times without the
 //! profiler, `base_ms` without and `fault_ms` with the fault, under `prefill` and `decode_step`; optionally `cause` (`none` for a
@@ -17,6 +17,7 @@
 //! gain is not known or states only an upper bound or a range, which holds.
 #![expect(clippy::print_stdout, reason = "the table is the result")]
 
+mod recording;
 mod score;
 
 use std::path::Path;
@@ -30,8 +31,15 @@ fn main() {
     let mut names: Vec<String> = arguments.collect();
     let is_table = names.iter().any(|name| name == "--table");
     let is_gains = names.iter().any(|name| name == "--gains");
+    let is_recorded = names.iter().any(|name| name == "--recorded");
     names.retain(|name| !name.starts_with("--"));
-    match score::score_folder(Path::new(&folder), &names) {
+    let folder = Path::new(&folder);
+    let scores = if is_recorded {
+        score::score_changed(folder, &names, |trace| recording::as_recording(&trace))
+    } else {
+        score::score_folder(folder, &names)
+    };
+    match scores {
         Ok(scores) => {
             if is_table {
                 println!("{}", score::table(&scores));
@@ -47,6 +55,6 @@ fn main() {
             }
             println!("{}", score::summary(&scores));
         }
-        Err(error) => println!("{folder}: {error}"),
+        Err(error) => println!("{}: {error}", folder.display()),
     }
 }

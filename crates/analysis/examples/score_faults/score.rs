@@ -8,6 +8,7 @@ use llmprof_analysis::findings::{Conclusion, Finding};
 use llmprof_analysis::{Analysis, analyze};
 use llmprof_record::import::{Limits, Profile, import};
 use llmprof_record::run::{RecordedModel, RecordedTrace, RunPhase, RunRecord};
+use llmprof_record::trace::Trace;
 use llmprof_theory::{Model, Workload};
 use llmprof_units::Nanos;
 use serde_json::Value;
@@ -137,6 +138,15 @@ pub(crate) fn accepted(cause: &str) -> &'static [&'static str] {
 }
 
 pub(crate) fn score_folder(folder: &Path, names: &[String]) -> Result<Vec<Score>, Box<dyn Error>> {
+    score_changed(folder, names, |trace| trace)
+}
+
+/// Scores of the traces of a folder after a change of each.
+pub(crate) fn score_changed(
+    folder: &Path,
+    names: &[String],
+    change: impl Fn(Trace) -> Trace,
+) -> Result<Vec<Score>, Box<dyn Error>> {
     let truth: Value = serde_json::from_slice(&std::fs::read(folder.join("truth.json"))?)?;
     let entries = truth.as_object().ok_or("truth.json is not an object")?;
     let mut scores = Vec::new();
@@ -144,7 +154,7 @@ pub(crate) fn score_folder(folder: &Path, names: &[String]) -> Result<Vec<Score>
         let file = folder.join(format!("{name}.json.gz"));
         let is_asked = names.is_empty() || names.contains(name);
         if is_asked && file.exists() {
-            let analysis = analysis(folder, &file, entry)?;
+            let analysis = analysis(folder, &file, entry, &change)?;
             scores.push(score(name, entry, &analysis));
         }
     }
@@ -156,6 +166,7 @@ pub(crate) fn analysis(
     folder: &Path,
     file: &Path,
     entry: &Value,
+    change: &dyn Fn(Trace) -> Trace,
 ) -> Result<Analysis, Box<dyn Error>> {
     let (_, profile) = import(file, &Limits::default())?;
     let Profile::Trace(trace) = profile else {
@@ -177,7 +188,7 @@ pub(crate) fn analysis(
         model,
         traces: vec![RecordedTrace {
             pass: None,
-            trace: *trace,
+            trace: change(*trace),
         }],
         ..RunRecord::default()
     };

@@ -4,7 +4,7 @@ use crate::thresholds::{
     DECODE_GRAPH_LAUNCHES_MIN, DECODE_GRAPH_NODES_MIN, WITHOUT_CALL_MAX_SHARE,
     WORK_OF_LAUNCHES_MIN_SHARE,
 };
-use llmprof_record::kernel_name::Category;
+use llmprof_record::kernel_name::{Category, classify};
 use llmprof_record::run::{RunPhase, RunRecord};
 use llmprof_record::trace::{HostKind, Trace};
 use llmprof_theory::Pass;
@@ -15,12 +15,14 @@ use rustc_hash::FxHashMap;
 use crate::analyze::phase_intervals::{PhaseInterval, TracePhase};
 use crate::bottleneck::ClassReason;
 use crate::causes::{Diagnosis, PhaseInput, ProgramFacts, ProgramPurpose, diagnose};
+use crate::labels::is_preparation;
 use crate::matching::operator_category::operator_category;
 use crate::phase_analysis::PhaseAnalysis;
 use crate::phases::PhaseSource;
 use crate::phases::forward::ForwardPasses;
+use crate::program::named_rows;
 use crate::replay::{HostWindow, PhaseWindows};
-use crate::timeline::launches::{ApiKind, ApiKinds, is_api, is_memory_call};
+use crate::timeline::launches::{ApiKind, ApiKinds, is_api, is_memory_call, loads_code};
 use crate::trace::Structure;
 
 /// Causes of all phases of a device. A recording without phases includes the program's start, where everything is done once:
@@ -52,8 +54,13 @@ pub(super) fn diagnose_phases(
     if are_by_shapes {
         begin_with_preparation(trace, &mut inputs);
     }
+    if structure.phases.source == PhaseSource::Whole {
+        begin_after_start(trace, structure, &mut inputs);
+    }
+    leave_out_start(trace, &mut inputs);
     let subject = ProgramFacts {
         purpose,
+        are_steps_inferred: structure.phases.source == PhaseSource::Inferred,
         weights: stated_format(record),
     };
     let diagnosis = diagnose(trace, &inputs, device, &subject).filter(|_| !inputs.is_empty())?;
@@ -66,7 +73,12 @@ pub(super) fn diagnose_phases(
 fn program_purpose(trace: &Trace, structure: &Structure) -> Option<ProgramPurpose> {
     match structure.phases.source {
         // A recording without phases may hold the program's start, where everything is done once.
-        PhaseSource::Whole if structure.program.computes_gradients() || starts_up(trace) => None,
+        PhaseSource::Whole
+            if structure.program.computes_gradients()
+                || end_of_start(trace, structure).is_none() =>
+        {
+            None
+        }
         PhaseSource::Whole => runs_model(trace).then_some(ProgramPurpose::RunsModel),
         _ if structure.phases.are_of_devices() => None,
         _ if structure.program.generates_text() => Some(ProgramPurpose::GeneratesText),
@@ -80,11 +92,21 @@ fn program_purpose(trace: &Trace, structure: &Structure) -> Option<ProgramPurpos
     }
 }
 
-/// Whether operators with recorded shapes multiply, and none computes gradients.
+/// Whether operators with recorded shapes multiply, and none computes gradients; in a recording without operators, whether kernels
+/// multiply.
 fn runs_model(trace: &Trace) -> bool {
     let hosts = &trace.hosts;
     let operators = || (0..hosts.len()).filter(|&row| hosts.kind[row] == HostKind::OPERATOR);
     let name = |row: usize| trace.text(hosts.name[row]);
+    if operators().next().is_none() {
+        let is_product = |name: &str| {
+            let category = classify(name).category;
+            matches!(category, Category::Gemm | Category::Conv)
+        };
+        return named_rows(trace, &trace.kernels.name, is_product)
+            .next()
+            .is_some();
+    }
     let multiplies = |row: usize| {
         let category = operator_category(name(row));
         let has_shapes = || trace.inputs.arguments(hosts.inputs[row]).next().is_some();
@@ -141,7 +163,8 @@ fn phase_input(
         .iter()
         .map(|(phase, _)| phase)
         .find(|judged| judged.phase == phase.phase && is_labelled(judged, phase))?;
-    if of_phase.class.why == ClassReason::Cut {
+    if of_phase.class.why == ClassReason::Cut || phase.label.as_deref().is_some_and(is_preparation)
+    {
         return None;
     }
     let traced = of_phase.traced.as_ref()?;
@@ -150,17 +173,18 @@ fn phase_input(
         .filter(|(_, instance)| !instance.left_out)
         .map(|(interval, _)| interval)
         .collect();
-    let windows = included
+    let windows: Vec<HostWindow> = included
         .iter()
         .filter_map(|interval| host_windows.of_window(interval.window))
         .collect();
+    let steps = match shown_steps(phase.phase, &included) {
+        0 if phase.phase == RunPhase::Decode => host_windows.repeated_steps(&windows),
+        shown => shown,
+    };
     Some(PhaseInput {
         phase: phase.phase,
         label: phase.label.clone(),
-        windows: PhaseWindows {
-            windows,
-            steps: shown_steps(phase.phase, &included),
-        },
+        windows: PhaseWindows { windows, steps },
         plain_ns: of_phase.unrecorded_wall().map(|wall| wall.0),
     })
 }
@@ -248,12 +272,59 @@ fn begin_with_preparation(trace: &Trace, inputs: &mut [PhaseInput]) {
 /// Whether a row takes memory from the driver or loads code, as when a program starts.
 fn is_of_start(trace: &Trace, row: usize) -> bool {
     let name = trace.text(trace.hosts.name[row]);
-    let loads = ["ModuleLoad", "LibraryLoad"];
-    is_memory_call(name) || loads.iter().any(|part| name.contains(part))
+    is_memory_call(name) || loads_code(name)
 }
 
-fn starts_up(trace: &Trace) -> bool {
-    (0..trace.hosts.len()).any(|row| is_of_start(trace, row))
+/// When the program has started: it takes no memory and loads no code from then on. `None` where it does so until most of its work is
+/// launched. The beginning of time where nothing of a start was recorded.
+fn end_of_start(trace: &Trace, structure: &Structure) -> Option<i64> {
+    let hosts = &trace.hosts;
+    let rows = (0..hosts.len()).filter(|&row| is_of_start(trace, row));
+    let Some(end) = rows
+        .map(|row| hosts.start[row].saturating_add(hosts.duration[row]))
+        .max()
+    else {
+        return Some(i64::MIN);
+    };
+    let (mut after, mut all) = (0_i128, 0_i128);
+    for (index, event) in structure.events.all().iter().enumerate() {
+        let duration = i128::from(event.duration());
+        let launch = structure.calls.call(index);
+        let is_after = launch.is_some_and(|row| hosts.start[row as usize] >= end);
+        all += duration;
+        after += if is_after { duration } else { 0 };
+    }
+    (2 * after >= all).then_some(end)
+}
+
+/// Leaves out a range of the program that comes once and loads code, where another comes again: it prepares the work.
+fn leave_out_start(trace: &Trace, inputs: &mut Vec<PhaseInput>) {
+    let hosts = &trace.hosts;
+    let comes_again = |input: &PhaseInput| input.windows.windows.len() > 1;
+    if !inputs.iter().any(comes_again) {
+        return;
+    }
+    inputs.retain(|input| {
+        let [window] = &input.windows.windows[..] else {
+            return true;
+        };
+        let is_inside = |row: usize| (window.start..window.end).contains(&hosts.start[row]);
+        let mut loads = named_rows(trace, &hosts.name, loads_code);
+        input.phase != RunPhase::Other || !loads.any(is_inside)
+    });
+}
+
+/// A recording without phases begins for causes when the program has started: nothing that is done once need be a cause.
+fn begin_after_start(trace: &Trace, structure: &Structure, inputs: &mut [PhaseInput]) {
+    let Some(end) = end_of_start(trace, structure) else {
+        return;
+    };
+    for window in inputs
+        .iter_mut()
+        .flat_map(|input| &mut input.windows.windows)
+    {
+        window.start = window.start.max(end.min(window.end));
+    }
 }
 
 /// Labels of phases on one of several devices end in its name.
@@ -282,34 +353,52 @@ fn shown_steps(phase: RunPhase, included: &[&PhaseInterval]) -> u64 {
 }
 
 /// When the host launched the work of windows. Windows that patterns of kernels show are times of the device: their host time
-/// goes from the first launch of their own work to that of the next window.
+/// goes from the first launch of their own work to that of the next window, or where something else comes before that, to the end of the
+/// last call before it.
 struct HostWindows<'a> {
+    trace: &'a Trace,
     structure: &'a Structure,
-    /// By window: the first launch of its work, where windows are times of the device.
-    first_launches: Vec<Option<i64>>,
-    /// When the last event of the host ends.
-    host_end: Option<i64>,
+    /// By window: the rows of the first and the last call that launches its work, where windows are times of the device.
+    launches: Vec<Option<(u32, u32)>>,
+    /// When all device events were launched, in order.
+    launch_times: Vec<i64>,
+    /// When steps were launched that only their launches show; empty where operators show forward passes.
+    launched_steps: Vec<i64>,
 }
 
 impl<'a> HostWindows<'a> {
-    fn of_structure(trace: &Trace, structure: &'a Structure) -> Self {
+    fn of_structure(trace: &'a Trace, structure: &'a Structure) -> Self {
         let hosts = &trace.hosts;
-        let ends = hosts.start.iter().zip(hosts.duration.iter());
-        let mut windows = Self {
-            structure,
-            first_launches: vec![None; structure.phases.windows.len()],
-            host_end: ends.map(|(start, duration)| start + duration).max(),
-        };
+        let mut launches: Vec<Option<(u32, u32)>> = vec![None; structure.phases.windows.len()];
+        let mut launch_times = Vec::new();
+        let start = |row: u32| hosts.start[row as usize];
         for event in 0..structure.events.all().len() {
-            let window = structure.windows.window_of(event);
-            let launch = structure.calls.call(event);
-            if let (Some(window), Some(call)) = (window, launch) {
-                let start = hosts.start[call as usize];
-                let first = windows.first_launches[window].get_or_insert(start);
-                *first = (*first).min(start);
+            let Some(call) = structure.calls.call(event) else {
+                continue;
+            };
+            launch_times.push(start(call));
+            if let Some(window) = structure.windows.window_of(event) {
+                let (first, last) = launches[window].get_or_insert((call, call));
+                if start(call) < start(*first) {
+                    *first = call;
+                }
+                if start(call) > start(*last) {
+                    *last = call;
+                }
             }
         }
-        windows
+        launch_times.sort_unstable();
+        Self {
+            trace,
+            structure,
+            launches,
+            launch_times,
+            launched_steps: if hosts.kind.contains(&HostKind::OPERATOR) {
+                Vec::new()
+            } else {
+                structure.step_launches()
+            },
+        }
     }
 
     fn of_window(&self, window: usize) -> Option<HostWindow> {
@@ -318,10 +407,51 @@ impl<'a> HostWindows<'a> {
             let (start, end) = phases.host_window(window);
             return Some(HostWindow { start, end });
         }
-        let start = self.first_launches[window]?;
-        let next = self.first_launches.get(window + 1).copied().flatten();
-        let end = next.or(self.host_end)?;
+        let (first, last) = self.launches[window]?;
+        let start = self.trace.hosts.start[first as usize];
+        let end = self.end_of_calls(last as usize);
+        let next = self.launches.get(window + 1).copied().flatten();
+        let next = next.map(|(first, _)| self.trace.hosts.start[first as usize]);
+        // Nothing else was launched before the next window.
+        let end = next
+            .filter(|&next| next <= self.next_launch(last as usize))
+            .unwrap_or(end);
         (end > start).then_some(HostWindow { start, end })
+    }
+
+    /// When the first call after `row` launches something.
+    fn next_launch(&self, row: usize) -> i64 {
+        let start = self.trace.hosts.start[row];
+        let next = self.launch_times.partition_point(|&time| time <= start);
+        self.launch_times.get(next).copied().unwrap_or(i64::MAX)
+    }
+
+    /// The end of the last call of a thread before something is launched again.
+    fn end_of_calls(&self, row: usize) -> i64 {
+        let hosts = &self.trace.hosts;
+        let until = self.next_launch(row);
+        let rows = (row..hosts.len()).take_while(|&next| {
+            hosts.thread[next] == hosts.thread[row] && hosts.start[next] < until
+        });
+        let ends = rows.filter(|&row| is_api(hosts.kind[row]));
+        ends.map(|row| hosts.start[row].saturating_add(hosts.duration[row]))
+            .max()
+            .unwrap_or(i64::MIN)
+    }
+
+    /// Steps that were launched in windows, where each of these holds some; else 0.
+    fn repeated_steps(&self, windows: &[HostWindow]) -> u64 {
+        let steps = |window: &HostWindow| {
+            let launches = self.launched_steps.iter();
+            launches
+                .filter(|time| (window.start..window.end).contains(time))
+                .count() as u64
+        };
+        let counts: Vec<u64> = windows.iter().map(steps).collect();
+        if counts.contains(&0) {
+            return 0;
+        }
+        counts.iter().sum()
     }
 }
 

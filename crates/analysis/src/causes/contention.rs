@@ -35,7 +35,8 @@ fn pauses_between_operators<'s>(scene: &'s Scene<'_>) -> Vec<(usize, &'s str)> {
 /// Whether pauses lie at so many places that the scheduler must be behind them.
 pub(super) fn is_contended(scene: &Scene<'_>) -> bool {
     let is_contended = &scene.is_contended;
-    *is_contended.get_or_init(|| are_pauses_unrelated(scene))
+    // Names of calls do not tell one place from another.
+    *is_contended.get_or_init(|| scene.has_operators && are_pauses_unrelated(scene))
 }
 
 fn are_pauses_unrelated(scene: &Scene<'_>) -> bool {

@@ -77,6 +77,12 @@ pub(super) fn find_host_copies(scene: &Scene<'_>) -> Vec<CauseCandidate> {
         if group.tops.last() != Some(&top) {
             group.tops.push(top);
             scene.remove(&mut group.edit, top);
+            if let Some(wait) = scene.wait_after_copy(top) {
+                scene.remove(&mut group.edit, wait);
+                for inner in scene.graph.segments_of_row(wait) {
+                    group.partial.drop_wait(inner);
+                }
+            }
         }
     }
     compute_on_host(scene, &mut to_host);

@@ -8,42 +8,40 @@ use super::cause::CauseKind;
 use super::{CauseCandidate, Scene};
 use crate::replay::Edit;
 
-/// Part of the name of the call that begins a capture.
-const BEGINS: &str = "StreamBeginCapture";
+/// Part of the name of the call that ends a capture; not every recorder keeps the one that begins it.
+const ENDS: &str = "StreamEndCapture";
 
 /// Host segments of each capture in the phase: from the last launch before it (entering a capture synchronizes and empties the
 /// allocator's cache) to the first after it (the graph is instantiated, and an older one destroyed).
 pub(super) fn captured_segments(scene: &Scene<'_>) -> Vec<Range<usize>> {
     let graph = scene.graph;
     let launches = |segment: usize| !graph.launched_by(segment..segment + 1).is_empty();
-    let calls = |segment: usize, call: &str| {
-        let row = graph.row_of_segment(segment);
-        row.is_some_and(|row| scene.api(row).is_some() && scene.name(row).contains(call))
+    // Entering a capture fills the seed and the offset of the random number generator.
+    let fills = |at: usize| {
+        scene
+            .top_of(at)
+            .is_some_and(|top| scene.name(top) == "aten::fill_")
     };
     let mut captures = Vec::new();
     for window in scene.windows {
         let inside = graph.segments_in(*window);
         let mut segment = inside.start;
-        while let Some(begin) = (segment..inside.end).find(|&at| calls(at, BEGINS)) {
-            let Some(end) = (begin..inside.end).find(|&at| calls(at, "StreamEndCapture")) else {
-                break;
-            };
-            // Entering a capture fills the seed and the offset of the random number generator.
-            let fills = |at: usize| {
-                scene
-                    .top_of(at)
-                    .is_some_and(|top| scene.name(top) == "aten::fill_")
-            };
-            let before = (segment..begin)
+        while let Some(end) = (segment..inside.end).find(|&at| ends_capture(scene, at)) {
+            let before = (segment..end)
                 .rev()
                 .take_while(|&at| !launches(at) || fills(at));
-            let first = before.last().unwrap_or(begin);
+            let first = before.last().unwrap_or(end);
             let after = (end..inside.end).find(|&at| launches(at));
             segment = after.unwrap_or(inside.end);
             captures.push(first..segment);
         }
     }
     captures
+}
+
+fn ends_capture(scene: &Scene<'_>, segment: usize) -> bool {
+    let row = scene.graph.row_of_segment(segment);
+    row.is_some_and(|row| scene.api(row).is_some() && scene.name(row).contains(ENDS))
 }
 
 pub(super) fn find_graph_captures(scene: &Scene<'_>) -> Vec<CauseCandidate> {
@@ -58,10 +56,10 @@ pub(super) fn find_graph_captures(scene: &Scene<'_>) -> Vec<CauseCandidate> {
     let Some(first) = scene.captures.first() else {
         return Vec::new();
     };
-    let row = first.clone().find_map(|segment| {
-        let row = scene.graph.row_of_segment(segment)?;
-        scene.name(row).contains(BEGINS).then_some(row)
-    });
+    let row = first
+        .clone()
+        .find(|&segment| ends_capture(scene, segment))
+        .and_then(|segment| scene.graph.row_of_segment(segment));
     vec![CauseCandidate {
         kind: CauseKind::GraphCaptures {
             time_ns: Nanos(scene.a_step(time)),

@@ -9,6 +9,7 @@ use super::cause::CauseKind;
 use super::pinned_memory::is_pinning;
 use super::{CauseCandidate, Scene};
 use crate::replay::{CallEffect, Edit};
+use crate::timeline::launches::loads_code;
 
 /// Parts of the names of calls that order work, capture it or read the last error: programs need them, and they take about 1 µs.
 const NEEDED_CALLS: &[&str] = &["Captur", "Error", "Event", "Graph", "StreamWait"];
@@ -29,8 +30,16 @@ pub(super) fn find_host_calls(scene: &Scene<'_>) -> Vec<CauseCandidate> {
             groups.entry(scene.name(top)).or_default().rows.push(top);
         }
     }
-    let groups = groups.into_values();
-    groups.map(|group| make_candidate(scene, group)).collect()
+    // Code is loaded when it is used for the first time, which is less often than in each step.
+    let is_first_use = |name: &str, group: &CallGroup| {
+        loads_code(name) && (group.rows.len() as u64) < scene.steps.max(2)
+    };
+    let groups = groups
+        .into_iter()
+        .filter(|(name, group)| !is_first_use(name, group));
+    groups
+        .map(|(_, group)| make_candidate(scene, group))
+        .collect()
 }
 
 fn is_avoidable_call(scene: &Scene<'_>, row: usize) -> bool {

@@ -45,7 +45,10 @@ pub(super) fn find_host_code(scene: &Scene<'_>) -> Vec<CauseCandidate> {
         let middle = scene.graph.segment_start(segment) + scene.graph.segment_duration(segment) / 2;
         is_inside(&requests, middle)
     };
-    let are_between_requests = !requests.is_empty() && !pauses.iter().any(is_in_request);
+    // What comes between few of the sequences that repeat does so between requests, too.
+    let are_few = scene.subject.are_steps_inferred && 2 * (pauses.len() as u64) < scene.steps;
+    let are_outside = !requests.is_empty() && !pauses.iter().any(is_in_request);
+    let are_between_requests = are_outside || are_few;
     if !requests.is_empty() && !are_between_requests {
         pauses.retain(is_in_request);
     }

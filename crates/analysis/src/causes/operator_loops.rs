@@ -87,7 +87,9 @@ fn read_loops(scene: &Scene<'_>) -> Vec<OperatorLoop> {
         match one {
             Some(one) => {
                 first += one.body * one.iterations;
-                if is_small(scene, &one) {
+                // Names of calls do not tell what is launched.
+                let mut body = scene.tops[one.first..one.first + one.body].iter();
+                if body.any(|&top| scene.is_operator(top)) && is_small(scene, &one) {
                     loops.push(one);
                 }
             }

@@ -1,10 +1,15 @@
 //! Long stretches of the program's own code between operators.
 
 use super::Scene;
-use crate::thresholds::{PAUSE_MIN_GAPS, PAUSE_MIN_NS};
+use crate::thresholds::{PAUSE_BETWEEN_CALLS_MIN_NS, PAUSE_MIN_GAPS, PAUSE_MIN_NS};
 
 pub(super) fn is_pause(scene: &Scene<'_>, segment: usize) -> bool {
-    let least = PAUSE_MIN_NS.max(PAUSE_MIN_GAPS * scene.usual_gap);
+    let least = if scene.has_operators {
+        PAUSE_MIN_NS
+    } else {
+        PAUSE_BETWEEN_CALLS_MIN_NS
+    };
+    let least = least.max(PAUSE_MIN_GAPS * scene.usual_gap);
     scene.graph.segment_duration(segment) >= least && scene.is_code(segment)
 }
 

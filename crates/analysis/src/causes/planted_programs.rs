@@ -447,3 +447,50 @@ fn no_other_cause_promises_what_the_fault_costs() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Causes that calls of the CUDA API and kernels show by themselves.
+const SHOWN_BY_CALLS: &[&str] = &[
+    "synchronization",
+    "host_copies",
+    "host_code",
+    "host_calls",
+    "pinned_memory",
+    "gpu_shared",
+    "small_grids",
+    "graph_captures",
+];
+
+#[test]
+fn what_calls_show_is_named_without_operators() {
+    let mut wrong = Vec::new();
+    for planted in PLANTED {
+        let draw = |is_faulty| {
+            let mut sketch = (planted.draw)(is_faulty);
+            sketch.has_operators = false;
+            sketch.diagnose()
+        };
+        let (with, without) = (draw(true), draw(false));
+        let cost = step_ms(&with) - step_ms(&without);
+        let (saved, now) = with.gain_of(planted.code).unwrap_or_default();
+        let tolerance = (GAIN_ERROR_MAX * cost).max(STEP_ERROR_MAX * now);
+        // Code between launches is also the framework's: pauses under 0.2 ms show nothing, and a gain leaves out the operators.
+        let is_shown = SHOWN_BY_CALLS.contains(&planted.code) && !planted.name.contains("hooks");
+        if is_shown && (2.0 * saved < cost || saved > cost + tolerance) {
+            let first = with.0.causes.iter().take(FIRST);
+            let codes: Vec<&str> = first.map(|cause| cause.kind.code()).collect();
+            wrong.push(format!(
+                "{}: {saved:.2} of {cost:.2} ms, {codes:?}",
+                planted.name
+            ));
+        }
+        let stated = special_causes(&without).filter(|cause| most_share(cause) >= STATED_MIN_SHARE);
+        for cause in stated {
+            let (code, share) = (cause.kind.code(), most_share(cause));
+            wrong.push(format!(
+                "{} without its fault: {code} {share:.2}",
+                planted.name
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

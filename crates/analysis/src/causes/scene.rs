@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use llmprof_record::kernel_name::{Category, classify};
 use llmprof_record::run::RunPhase;
-use llmprof_record::trace::{HostKind, StrId, Trace};
+use llmprof_record::trace::{CopyKind, HostKind, StrId, Trace};
 use llmprof_theory::device::Device;
 use llmprof_units::stats::upper_median;
 use rustc_hash::FxHashMap;
@@ -32,6 +32,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) captures: Vec<Range<usize>>,
     /// Outermost operators and API calls of the program's thread in the phase, in order of time.
     pub(crate) tops: Vec<usize>,
+    /// Whether operators were recorded; without them code between calls is also the framework's.
+    pub(crate) has_operators: bool,
     pub(crate) forwards: Vec<Forward>,
     pub(crate) gemms: Vec<Gemm>,
     /// Shapes that all phases of the trace show together.
@@ -101,6 +103,7 @@ impl<'a> Scene<'a> {
             subject,
             captures: Vec::new(),
             tops: Vec::new(),
+            has_operators: trace.hosts.kind.contains(&HostKind::OPERATOR),
             forwards: Vec::new(),
             gemms: Vec::new(),
             shapes: ModelShapes::default(),
@@ -179,6 +182,30 @@ impl<'a> Scene<'a> {
         self.rows_in(top).contains(&row).then_some(top)
     }
 
+    /// The call that waits for a copy, right after the call of the copy, where no operator holds both.
+    pub(crate) fn wait_after_copy(&self, copy: usize) -> Option<usize> {
+        let place = self.tops.binary_search(&copy).ok()?;
+        let wait = *self.tops.get(place + 1)?;
+        (self.copy_before_wait(wait) == Some(copy)).then_some(wait)
+    }
+
+    /// The call of the copy that a call waits for, where no operator holds both.
+    pub(crate) fn copy_before_wait(&self, wait: usize) -> Option<usize> {
+        let place = self.tops.binary_search(&wait).ok()?;
+        let copy = self.tops[place.checked_sub(1)?];
+        let waits = self.api(wait).is_some_and(CallEffect::waits_by_itself);
+        let copies = waits && self.api(copy) == Some(CallEffect::Transfer);
+        let crosses_bus = |work: &DeviceWork| match work.row {
+            DeviceRow::Copy(row) => matches!(
+                self.trace.copies.kind[row as usize],
+                CopyKind::HOST_TO_DEVICE | CopyKind::DEVICE_TO_HOST
+            ),
+            _ => false,
+        };
+        let work = self.work_of(copy);
+        (copies && self.graph.work()[work].iter().any(crosses_bus)).then_some(copy)
+    }
+
     /// The first operator or call that begins after a segment.
     pub(crate) fn top_after(&self, segment: usize) -> Option<usize> {
         let start = self.graph.segment_start(segment);
@@ -251,7 +278,7 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// Removes a row with its device work, and the code that called it.
+    /// Removes a row with its device work, and the code that called it. Without operators that code is a part of what is launched next.
     pub(crate) fn remove(&self, edit: &mut Edit, row: usize) {
         let segments = self.graph.segments_of_row(row);
         for segment in segments.clone() {
@@ -261,7 +288,7 @@ impl<'a> Scene<'a> {
             edit.drop_work(work);
         }
         let next = segments.end;
-        if next < self.graph.segment_count() && self.is_code(next) {
+        if self.has_operators && next < self.graph.segment_count() && self.is_code(next) {
             let gap = self.graph.segment_duration(next);
             if gap <= OPERATOR_GAP_MAX_RATIO * self.usual_gap {
                 edit.limit_segment(next, 0);

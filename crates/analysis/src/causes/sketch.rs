@@ -39,6 +39,8 @@ pub(crate) struct Sketch {
     /// Whether launch calls return when their kernels have ended.
     pub(crate) is_blocking: bool,
     pub(crate) purpose: ProgramPurpose,
+    /// Whether operators were recorded; `llmprof record` keeps calls of the CUDA API alone.
+    pub(crate) has_operators: bool,
     pub(crate) steps: u64,
     autograd_nodes: u64,
     /// Where windows of the phase end; none where it is one.
@@ -66,6 +68,7 @@ impl Default for Sketch {
             other_end: 0,
             is_blocking: false,
             purpose: ProgramPurpose::GeneratesText,
+            has_operators: true,
             steps: 1,
             autograd_nodes: 0,
             window_ends: Vec::new(),
@@ -513,7 +516,9 @@ impl Sketch {
     /// The causes of the sketch on an H200.
     pub(crate) fn diagnose(mut self) -> Diagnosed {
         for host in self.hosts {
-            self.builder.hosts.push(host);
+            if self.has_operators || host.kind != HostKind::OPERATOR {
+                self.builder.hosts.push(host);
+            }
         }
         let input = |phase, steps, bounds: &[i64]| {
             let windows = bounds.windows(2).map(|bounds| HostWindow {
@@ -541,6 +546,7 @@ impl Sketch {
         let device = Catalog::embedded().by_name("h200").unwrap();
         let subject = ProgramFacts {
             purpose: self.purpose,
+            are_steps_inferred: false,
             weights: None,
         };
         let trace = self.builder.finish();

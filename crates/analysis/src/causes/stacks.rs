@@ -6,6 +6,15 @@ use rustc_hash::FxHashMap;
 
 use super::scene::Scene;
 
+/// Parts of the paths of files that are not the program's own.
+const LIBRARIES: [&str; 5] = [
+    "site-packages/",
+    "dist-packages/",
+    "/lib/python",
+    "<frozen",
+    ".so",
+];
+
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Sampled {
     /// Function, file and line that most samples are in.
@@ -47,7 +56,8 @@ pub(super) fn read_samples(
             waiting += period;
             *holders.entry(holder).or_default() += period;
         }
-        *lines.entry(samples.stack[row]).or_default() += period;
+        let frame = program_frame(scene, samples.stack[row]);
+        *lines.entry(frame).or_default() += period;
     }
     if count < STACK_SAMPLES_MIN {
         return Sampled::default();
@@ -69,6 +79,23 @@ pub(super) fn read_samples(
     }
 }
 
+/// The innermost frame that is not of a library: what a library does is done for the line that calls it. The innermost one where all are.
+fn program_frame(scene: &Scene<'_>, innermost: FrameId) -> FrameId {
+    let frames = &scene.trace.stack_frames;
+    let is_of_program = |frame: FrameId| {
+        let file = scene.trace.text(frames.file[frame.0 as usize]);
+        !file.is_empty() && !LIBRARIES.iter().any(|part| file.contains(part))
+    };
+    let mut frame = innermost;
+    while frame != FrameId::NONE {
+        if is_of_program(frame) {
+            return frame;
+        }
+        frame = frames.parent[frame.0 as usize];
+    }
+    innermost
+}
+
 fn frame_text(scene: &Scene<'_>, frame: FrameId) -> Option<String> {
     let frame = scene.trace.stack_frames.stack(frame).next()?;
     let function = scene.trace.text(frame.function);
@@ -86,7 +113,8 @@ fn holder_text(scene: &Scene<'_>, thread: ThreadId, inside: &dyn Fn(i64) -> bool
     let mut lines: FxHashMap<FrameId, i64> = FxHashMap::default();
     for row in 0..samples.len() {
         if samples.thread[row] == thread && inside(samples.time[row]) {
-            *lines.entry(samples.stack[row]).or_default() += samples.period[row].max(1);
+            let frame = program_frame(scene, samples.stack[row]);
+            *lines.entry(frame).or_default() += samples.period[row].max(1);
         }
     }
     lines.remove(&FrameId::NONE);

@@ -121,11 +121,14 @@ fn add_wait<'a>(
     let Some(top) = scene.top_of(segment) else {
         return;
     };
-    if moves_data(scene, top, with_inputs) {
+    // Without operators the copy that is waited for is a call of its own.
+    let copy = scene.copy_before_wait(top);
+    let source = copy.unwrap_or(top);
+    if moves_data(scene, source, with_inputs) {
         return;
     }
     let is_value = READS.contains(&scene.name(top));
-    let is_read = is_value || only_copies(scene, top, CopyKind::DEVICE_TO_HOST);
+    let is_read = is_value || only_copies(scene, source, CopyKind::DEVICE_TO_HOST);
     let selects = scene
         .rows_in(top)
         .find(|&row| SELECTS.contains(&scene.name(row)));
@@ -133,8 +136,8 @@ fn add_wait<'a>(
         _ if is_value => READS[0],
         Some(row) => scene.name(row),
         // Reads have operators of the same name.
-        None if only_copies(scene, top, CopyKind::HOST_TO_DEVICE) => INPUTS,
-        None => scene.name(top),
+        None if only_copies(scene, source, CopyKind::HOST_TO_DEVICE) => INPUTS,
+        None => scene.name(source),
     };
     let before = groups.get(key).map(|group| group.removed);
     let group = groups.entry(key).or_default();
@@ -148,6 +151,9 @@ fn add_wait<'a>(
     group.removed = top;
     scene.name(row).clone_into(&mut group.call);
     group.row = selects.unwrap_or(top);
+    if is_read && let Some(copy) = copy {
+        scene.remove(&mut group.edit, copy);
+    }
     if top == row || is_read {
         scene.remove(&mut group.edit, top);
         if is_read {

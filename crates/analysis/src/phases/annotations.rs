@@ -7,19 +7,32 @@ use llmprof_record::trace::{RangeKind, StrId, Trace};
 use rustc_hash::FxHashMap;
 
 use super::processes::{Process, process_of};
-use crate::labels::{is_annotation, is_phase};
+use crate::labels::{is_annotation, is_part_of_model, is_phase, is_preparation};
 use crate::phases::{EventWindows, PhaseSource, Phases};
-use crate::thresholds::RANGE_OVERLAP_MAX_SHARE;
+use crate::thresholds::{
+    PHASES_COVERED_MIN_SHARE, RANGE_DEPTH_MAX, RANGE_OVERLAP_MAX_SHARE, RANGES_MIN_TIME_SHARE,
+};
 use crate::timeline::device_events::DeviceEvents;
 use crate::timeline::intervals::union_length;
 use crate::timeline::launch_times::EventLaunchTimes;
 
-/// Phases from the annotations that `name_of` names; `None` if they hold less than half of the device time.
+/// Which of the ranges that have a name are phases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RangeChoice {
+    /// The outermost ones: their names say what they are.
+    ByName,
+    /// Those that divide the program: see [`dividing_rows`].
+    Dividing,
+}
+
+/// Phases from the annotations that `name_of` names; `None` if they hold less than half of the device time from the first of them to
+/// the last: a program may warm up before it marks anything.
 pub(crate) fn annotated_phases(
     trace: &Trace,
     events: &DeviceEvents,
     launched: &EventLaunchTimes,
     name_of: impl Fn(&str) -> Option<String>,
+    choice: RangeChoice,
 ) -> Option<Phases> {
     let on_device = lie_on_device(trace, events, launched);
     let devices = if on_device {
@@ -30,7 +43,12 @@ pub(crate) fn annotated_phases(
     let mut phases = if devices.len() > 1 {
         let mut phases = Phases::empty(PhaseSource::Annotation);
         for device in devices {
-            if let Some(mut own) = ranges_as_phases(trace, &name_of, Some(device), on_device) {
+            let all = RangeFilter {
+                device: Some(device),
+                on_device,
+                rows: None,
+            };
+            if let Some(mut own) = ranges_as_phases(trace, &name_of, &all) {
                 own.on_device = on_device;
                 phases.absorb_device(device, &own);
             }
@@ -38,20 +56,36 @@ pub(crate) fn annotated_phases(
         phases.order_devices();
         phases
     } else {
-        ranges_as_phases(trace, &name_of, None, on_device)?
+        let divides = choice == RangeChoice::Dividing && !on_device;
+        let chosen = RangeFilter {
+            device: None,
+            on_device,
+            rows: divides.then(|| {
+                let launches = LaunchedTime::of_events(events, launched);
+                dividing_rows(trace, &launches, &name_of)
+            }),
+        };
+        ranges_as_phases(trace, &name_of, &chosen)?
     };
     phases.on_device = on_device;
+    let first = phases.windows.first()?.start;
+    let last = phases.windows.iter().map(|window| window.end).max()?;
     // By their launches: a device may run behind its host.
     let windows = EventWindows::of_events(events, launched, &phases);
-    let time = |inside: bool| -> i128 {
-        let events = events.all().iter().enumerate();
-        events
-            .filter(|(index, _)| !inside || windows.window_of(*index).is_some())
-            .map(|(_, event)| i128::from(event.duration()))
-            .sum()
-    };
-    let (inside, all) = (time(true), time(false));
-    (2 * inside >= all && !phases.windows.is_empty()).then_some(phases)
+    let (mut inside, mut between, mut all) = (0_i128, 0_i128, 0_i128);
+    for (index, event) in events.all().iter().enumerate() {
+        let duration = i128::from(event.duration());
+        all += duration;
+        let time = launched.or_start(index, event.start);
+        if windows.window_of(index).is_some() {
+            inside += duration;
+            between += duration;
+        } else if time.is_none_or(|time| (first..last).contains(&time)) {
+            between += duration;
+        }
+    }
+    let is_much = inside as f64 >= RANGES_MIN_TIME_SHARE * all as f64;
+    (2 * inside >= between && is_much).then_some(phases)
 }
 
 /// Devices that have ranges with a name.
@@ -69,14 +103,24 @@ fn devices_of_ranges(trace: &Trace, name_of: impl Fn(&str) -> Option<String>) ->
         .collect()
 }
 
+/// Which ranges are looked at.
+struct RangeFilter {
+    /// Those of one device.
+    device: Option<u32>,
+    /// Those of devices, else of threads.
+    on_device: bool,
+    /// Rows, in order; all where absent.
+    rows: Option<Vec<usize>>,
+}
+
 /// Intervals of the ranges to which `name_of` gives a name: those of the device, or of the program's threads.
 fn ranges_as_phases(
     trace: &Trace,
     name_of: impl Fn(&str) -> Option<String>,
-    device: Option<u32>,
-    on_device: bool,
+    filter: &RangeFilter,
 ) -> Option<Phases> {
     let ranges = &trace.ranges;
+    let (device, on_device) = (filter.device, filter.on_device);
     let mut cache = rustc_hash::FxHashMap::default();
     let mut named: Vec<(i64, i64, usize)> = Vec::new();
     let mut names: Vec<String> = Vec::new();
@@ -90,7 +134,8 @@ fn ranges_as_phases(
         } else {
             is_annotation(ranges.kind[row])
         };
-        let is_elsewhere = device.is_some_and(|device| ranges.device[row] != device);
+        let is_elsewhere = device.is_some_and(|device| ranges.device[row] != device)
+            || (filter.rows.as_ref()).is_some_and(|rows| rows.binary_search(&row).is_err());
         if !is_used
             || is_elsewhere
             || own.is_some_and(|own| process_of(trace, ranges.thread[row]) != own)
@@ -140,6 +185,186 @@ fn ranges_as_phases(
         return None;
     }
     Some(cut_ranges(&named, &names))
+}
+
+/// Device time by when it was launched.
+struct LaunchedTime {
+    /// When events were launched, in order, each with the device time of all up to it, ns.
+    sums: Vec<(i64, i64)>,
+}
+
+impl LaunchedTime {
+    fn of_events(events: &DeviceEvents, launched: &EventLaunchTimes) -> Self {
+        let all = events.all().iter().enumerate();
+        let mut sums: Vec<(i64, i64)> = all
+            .filter_map(|(index, event)| {
+                Some((launched.or_start(index, event.start)?, event.duration()))
+            })
+            .collect();
+        sums.sort_unstable();
+        let mut sum = 0_i64;
+        for (_, time) in &mut sums {
+            sum = sum.saturating_add(*time);
+            *time = sum;
+        }
+        Self { sums }
+    }
+
+    /// Device time that was launched in `start..end`, ns.
+    fn within(&self, start: i64, end: i64) -> i64 {
+        let until = |time: i64| {
+            let after = self.sums.partition_point(|(launch, _)| *launch < time);
+            after.checked_sub(1).map_or(0, |last| self.sums[last].1)
+        };
+        until(end).saturating_sub(until(start)).max(0)
+    }
+}
+
+/// A range of a thread with the ranges in it.
+struct NestedRange {
+    row: usize,
+    start: i64,
+    end: i64,
+    name: String,
+    thread: u32,
+    inner: Vec<usize>,
+    /// Device time that was launched in it, ns.
+    time: i64,
+}
+
+/// Rows of the ranges that divide the work of a program: the outermost ones, or where each of these comes once, those in them that come
+/// again and hold most of the device time that was launched there. Ranges of modules and layers are parts of a pass, and what warms up
+/// is no part of the work. Of threads whose ranges overlap, one counts: that in whose ranges most device time was launched.
+fn dividing_rows(
+    trace: &Trace,
+    launches: &LaunchedTime,
+    name_of: impl Fn(&str) -> Option<String>,
+) -> Vec<usize> {
+    let own = main_process(trace, &name_of);
+    let is_of_process =
+        |row: usize| own.is_none_or(|own| process_of(trace, trace.ranges.thread[row]) == own);
+    let (nested, outermost) = nest_ranges(trace, launches, &name_of, is_of_process);
+    let outermost = threads_apart(&nested, outermost);
+    let mut level = outermost.clone();
+    for depth in 0.. {
+        if comes_again(&nested, &level) {
+            break;
+        }
+        let mut inside = Vec::new();
+        for &one in &level {
+            let range = &nested[one];
+            if is_divided(&nested, range, launches) {
+                inside.extend(&range.inner);
+            } else {
+                inside.push(one);
+            }
+        }
+        if inside == level || depth == RANGE_DEPTH_MAX {
+            level = outermost;
+            break;
+        }
+        level = inside;
+    }
+    let mut rows: Vec<usize> = level.into_iter().map(|one| nested[one].row).collect();
+    rows.sort_unstable();
+    rows
+}
+
+/// The ranges of threads that have a name, and which of them lie in no other one.
+fn nest_ranges(
+    trace: &Trace,
+    launches: &LaunchedTime,
+    name_of: impl Fn(&str) -> Option<String>,
+    is_used: impl Fn(usize) -> bool,
+) -> (Vec<NestedRange>, Vec<usize>) {
+    let ranges = &trace.ranges;
+    let mut names: FxHashMap<StrId, Option<String>> = FxHashMap::default();
+    let (mut nested, mut outermost) = (Vec::<NestedRange>::new(), Vec::new());
+    let mut open: Vec<usize> = Vec::new();
+    for row in (0..ranges.len()).filter(|&row| is_annotation(ranges.kind[row]) && is_used(row)) {
+        let name = names
+            .entry(ranges.name[row])
+            .or_insert_with_key(|name| name_of(trace.text(*name)));
+        let Some(name) = name else { continue };
+        let (start, thread) = (ranges.start[row], ranges.thread[row].0);
+        let end = start.saturating_add(ranges.duration[row]);
+        while open
+            .last()
+            .is_some_and(|&one| nested[one].thread != thread || nested[one].end < end)
+        {
+            open.pop();
+        }
+        let number = nested.len();
+        match open.last() {
+            Some(&around) => nested[around].inner.push(number),
+            None => outermost.push(number),
+        }
+        open.push(number);
+        nested.push(NestedRange {
+            row,
+            start,
+            end,
+            name: name.clone(),
+            thread,
+            inner: Vec::new(),
+            time: launches.within(start, end),
+        });
+    }
+    (nested, outermost)
+}
+
+/// Ranges without those of other threads, where ranges of threads overlap.
+fn threads_apart(nested: &[NestedRange], level: Vec<usize>) -> Vec<usize> {
+    let intervals = |level: &[usize]| -> Vec<(i64, i64, usize)> {
+        let ranges = level.iter().map(|&one| &nested[one]);
+        ranges.map(|range| (range.start, range.end, 0)).collect()
+    };
+    if overlap_share(&intervals(&level)) <= RANGE_OVERLAP_MAX_SHARE {
+        return level;
+    }
+    let mut times: BTreeMap<u32, i64> = BTreeMap::new();
+    for &one in &level {
+        let time = times.entry(nested[one].thread).or_default();
+        *time = time.saturating_add(nested[one].time);
+    }
+    let busiest = times
+        .into_iter()
+        .max_by_key(|&(thread, time)| (time, std::cmp::Reverse(thread)));
+    let is_kept = |one: &usize| busiest.is_none_or(|(thread, _)| nested[*one].thread == thread);
+    level.into_iter().filter(is_kept).collect()
+}
+
+/// Whether ranges of one name that come again hold most of the device time of a level, apart from what warms up.
+fn comes_again(nested: &[NestedRange], level: &[usize]) -> bool {
+    let mut times: BTreeMap<&str, (usize, i64)> = BTreeMap::new();
+    for &one in level {
+        let range = &nested[one];
+        if !is_preparation(&range.name) {
+            let (count, time) = times.entry(&range.name).or_default();
+            *count += 1;
+            *time = time.saturating_add(range.time);
+        }
+    }
+    let time = |again: bool| -> i128 {
+        let names = times.values().filter(|(count, _)| !again || *count > 1);
+        names.map(|(_, time)| i128::from(*time)).sum()
+    };
+    2 * time(true) >= time(false)
+}
+
+/// Whether the ranges in a range are its parts: they hold most of the device time that was launched there from the first of them on.
+fn is_divided(nested: &[NestedRange], range: &NestedRange, launches: &LaunchedTime) -> bool {
+    let inner = || range.inner.iter().map(|&one| &nested[one]);
+    let Some(first) = inner().map(|one| one.start).min() else {
+        return false;
+    };
+    let inside = inner().fold(0_i64, |sum, one| sum.saturating_add(one.time));
+    let all = launches.within(first, range.end);
+    let are_parts_of_pass = inner().any(|one| is_part_of_model(&one.name));
+    !is_preparation(&range.name)
+        && !are_parts_of_pass
+        && inside > 0
+        && inside as f64 >= PHASES_COVERED_MIN_SHARE * all as f64
 }
 
 /// The part of the time of ranges in which another one runs.

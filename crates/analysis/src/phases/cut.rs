@@ -1,7 +1,7 @@
 //! Steps of which a part was not recorded: launches without their kernels, and a last range that goes on after everything else.
 
 use llmprof_record::issue::{Issue, IssueCode};
-use llmprof_record::trace::{StrId, Trace};
+use llmprof_record::trace::{StrId, ThreadId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Phases, TraceWindow};
@@ -116,28 +116,41 @@ fn count_launches(phases: &Phases, trace: &Trace, events: &DeviceEvents) -> Vec<
     let hosts = &trace.hosts;
     let mut counts = vec![LaunchCounts::default(); phases.windows.len()];
     let mut kinds: FxHashMap<StrId, CallRole> = FxHashMap::default();
-    let mut captures = None;
+    // Windows of launches that did not run, since the last one of the thread that did.
+    let mut silent: (Option<ThreadId>, Vec<usize>) = (None, Vec::new());
     for row in 0..hosts.len() {
         if !is_api(hosts.kind[row]) {
             continue;
         }
-        let thread = hosts.thread[row];
         let name = hosts.name[row];
         let call = *kinds
             .entry(name)
             .or_insert_with(|| CallRole::from_name(trace.text(name)));
+        let is_launch = matches!(call, CallRole::Launch) && hosts.correlation[row] != 0;
+        let has_run = is_launch && ran.contains(&hosts.correlation[row]);
+        if has_run || silent.0 != Some(hosts.thread[row]) {
+            silent.0 = Some(hosts.thread[row]);
+            for window in silent.1.drain(..) {
+                counts[window].calls += 1;
+                counts[window].without += 1;
+            }
+        }
+        let window = || phases.at_launch(hosts.start[row]);
         match call {
-            CallRole::BeginsCapture => captures = Some(thread),
-            CallRole::EndsCapture => captures = None,
-            // What is captured does not run.
-            CallRole::Launch if captures != Some(thread) && hosts.correlation[row] != 0 => {
-                if let Some(window) = phases.at_launch(hosts.start[row]) {
+            // What is captured does not run. Not every recorder keeps the call that begins a capture.
+            CallRole::EndsCapture => silent.1.clear(),
+            CallRole::Launch if has_run => {
+                if let Some(window) = window() {
                     counts[window].calls += 1;
-                    counts[window].without += u64::from(!ran.contains(&hosts.correlation[row]));
                 }
             }
+            CallRole::Launch if is_launch => silent.1.extend(window()),
             CallRole::Launch | CallRole::Other => {}
         }
+    }
+    for window in silent.1 {
+        counts[window].calls += 1;
+        counts[window].without += 1;
     }
     counts
 }
@@ -145,16 +158,13 @@ fn count_launches(phases: &Phases, trace: &Trace, events: &DeviceEvents) -> Vec<
 #[derive(Clone, Copy)]
 enum CallRole {
     Launch,
-    BeginsCapture,
     EndsCapture,
     Other,
 }
 
 impl CallRole {
     fn from_name(name: &str) -> Self {
-        if name.contains("BeginCapture") {
-            Self::BeginsCapture
-        } else if name.contains("EndCapture") {
+        if name.contains("EndCapture") {
             Self::EndsCapture
         } else if ApiKind::from_function(name) == ApiKind::Launch && !name.contains("HostFunc") {
             Self::Launch

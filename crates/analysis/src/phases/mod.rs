@@ -22,12 +22,12 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::annotations::annotated_phases;
+use self::annotations::{RangeChoice, annotated_phases};
 use self::forward::ForwardPasses;
 use crate::labels::{
-    PROFILER_STEP, STEP, own_name, phase_of_name, profiler_step, ranges_of, xla_module,
+    PROFILER_STEP, STEP, name_stem, own_name, phase_of_name, profiler_step, ranges_of, xla_module,
 };
-use crate::program::{Program, backward_starts};
+use crate::program::{Program, backward_starts, named_rows};
 use crate::row_order::sort_descending;
 use crate::steps;
 use crate::steps::Repetition;
@@ -39,6 +39,7 @@ use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
 use crate::timeline::extent::host_span;
 use crate::timeline::intervals::{add_saturating, union_length};
 use crate::timeline::launch_times::EventLaunchTimes;
+use crate::timeline::launches::loads_code;
 use crate::timeline::slices;
 
 /// The name of steps of training that a profiler or an optimizer marks.
@@ -197,7 +198,7 @@ impl Phases {
             }
         };
         let named = |name_of: fn(&str) -> Option<String>| {
-            annotated_phases(trace, events, launched, name_of)
+            annotated_phases(trace, events, launched, name_of, RangeChoice::ByName)
         };
         let generates = program.generates_text();
         let is_sliced = slices::recorded_slices(trace).is_some();
@@ -209,7 +210,22 @@ impl Phases {
                 ..phases
             })
         };
-        let own_ranges = || named(own_name).filter(|phases| phases.names.len() <= RANGE_NAMES_MAX);
+        // Where the most frequent pattern is a small part of the work, such as decode after long prompts, all of them are.
+        let repeated = || {
+            [1, RANGE_NAMES_MAX].into_iter().find_map(|patterns| {
+                inferred_phases(steps, patterns)
+                    .filter(|phases| is_sliced || phases.covers(events, launched))
+            })
+        };
+        let repeats = repeated().is_some();
+        let own_ranges = || {
+            let by = |name_of: fn(&str) -> Option<String>| {
+                annotated_phases(trace, events, launched, name_of, RangeChoice::Dividing)
+                    .filter(|phases| phases.names.len() <= RANGE_NAMES_MAX)
+                    .filter(|phases| !(phases.hold_start(trace) && repeats))
+            };
+            by(own_name).or_else(|| by(name_stem))
+        };
         let mut phases = engine::engine_phases(trace, events, launched)
             .and_then(&mut covering)
             .or_else(|| generates.then(generation).flatten())
@@ -227,9 +243,7 @@ impl Phases {
             .or_else(|| {
                 marks::outermost_modules(trace).filter(|phases| phases.covers(events, launched))
             })
-            .or_else(|| {
-                inferred_phases(steps).filter(|phases| is_sliced || phases.covers(events, launched))
-            })
+            .or_else(repeated)
             .unwrap_or_else(|| whole_trace(trace, events));
         phases.issues.extend(dropped);
         if phases.by_host_range() && !launched.are_known {
@@ -242,7 +256,7 @@ impl Phases {
             phases.issues.extend(cut);
             if let Err(concurrent) = phases.follow_devices(events, launched) {
                 let issues = std::mem::take(&mut phases.issues);
-                phases = whole_trace(trace, events);
+                phases = repeated().unwrap_or_else(|| whole_trace(trace, events));
                 phases.issues = issues;
                 phases.issues.extend(concurrent);
             }
@@ -306,6 +320,16 @@ impl Phases {
         }
         phases.order_devices();
         phases
+    }
+
+    /// Whether all of it is one interval in which the program loads code, as when it starts: a range around a whole program.
+    fn hold_start(&self, trace: &Trace) -> bool {
+        let hosts = &trace.hosts;
+        let [window] = &self.windows[..] else {
+            return false;
+        };
+        named_rows(trace, &hosts.name, loads_code)
+            .any(|row| (window.start..window.end).contains(&hosts.start[row]))
     }
 
     /// Whether a range names more than loading and warming up.
@@ -905,12 +929,16 @@ fn by_pattern(name: &str) -> Option<&'static str> {
     }
 }
 
-fn inferred_phases(steps: &[Repetition]) -> Option<Phases> {
-    let steps = steps::step_phases(steps)?;
+/// Steps of the first `patterns` patterns; those of the first one are the repetition, others have its number.
+fn inferred_phases(steps: &[Repetition], patterns: usize) -> Option<Phases> {
+    let steps = steps::step_phases(steps, patterns)?;
     let mut phases = Phases::empty(PhaseSource::Inferred);
     phases.confidence = Some(steps.likeness);
-    for (start, end) in steps.windows {
-        phases.push(REPETITION, start, end);
+    for (start, end, pattern) in steps.windows {
+        match pattern {
+            0 => phases.push(REPETITION, start, end),
+            _ => phases.push(&format!("{REPETITION} {}", pattern + 1), start, end),
+        }
     }
     Some(phases)
 }

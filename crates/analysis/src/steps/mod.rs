@@ -32,7 +32,7 @@ use crate::timeline::device_events::DeviceEvents;
 
 pub(crate) use crate::steps::figures::summarize_patterns;
 pub use crate::steps::figures::{StepPattern, StepPatterns};
-pub(crate) use crate::steps::phases::{launched_steps, step_phases};
+pub(crate) use crate::steps::phases::{launched_steps, step_launches, step_phases};
 pub(crate) use crate::steps::sequence::LaunchSource;
 
 /// What repeats in one sequence.

@@ -76,6 +76,13 @@ pub(crate) fn is_memory_call(name: &str) -> bool {
     is_api && !name.contains(':') && ApiKind::from_function(name) == ApiKind::Memory
 }
 
+/// Whether a call loads code, as programs do when they start and when a kernel is used for the first time.
+pub(crate) fn loads_code(name: &str) -> bool {
+    ["ModuleLoad", "LibraryLoad"]
+        .iter()
+        .any(|part| name.contains(part))
+}
+
 /// What a call of the CUDA API is for.
 #[derive(
     Clone,

@@ -254,6 +254,11 @@ impl Structure {
     pub(crate) fn clocks_disagree(&self) -> bool {
         self.clocks_disagree
     }
+
+    /// When the steps that the pattern of launches shows were launched.
+    pub(crate) fn step_launches(&self) -> Vec<i64> {
+        steps::step_launches(&self.repetitions.all)
+    }
 }
 
 /// Steps and layers by the pattern of launches.

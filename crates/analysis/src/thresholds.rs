@@ -69,8 +69,8 @@ pub(crate) const RANGE_OVERLAP_MAX_SHARE: f64 = 0.1;
 pub(crate) const CONCURRENT_RANGES_NAMED_MAX: usize = 4;
 /// Phases explain at least this part of the device time from the first of them on: what explains less is not what the trace is about.
 pub(crate) const PHASES_COVERED_MIN_SHARE: f64 = 0.5;
-/// Part of its ranges before whose successor the device has done their work, from which on a program waits for the device in each: a first
-/// range, or one whose result nobody reads, may be the exception.
+/// Part of the ranges with work that begin with an idle device and end with their work done, from which on a program waits for the device
+/// in each: the first one, which loads code, or one whose result nobody reads, may be an exception.
 pub(crate) const RANGES_AWAITED_MIN_SHARE: f64 = 0.9;
 /// Ranges inside of ranges are looked at to this depth: programs nest a run, a request and its steps.
 pub(crate) const RANGE_DEPTH_MAX: usize = 8;

@@ -32,8 +32,8 @@ use crate::row_order::sort_descending;
 use crate::steps;
 use crate::steps::Repetition;
 use crate::thresholds::{
-    CONCURRENT_RANGES_NAMED_MAX, DEVICE_PACE_MIN_SHARE, DEVICES_MAX, PHASES_COVERED_MIN_SHARE,
-    RANGE_NAMES_MAX, RANGE_OVERLAP_MAX_SHARE, RANGES_AWAITED_MIN_SHARE,
+    CONCURRENT_RANGES_NAMED_MAX, DEVICE_PACE_MIN_SHARE, DEVICES_MAX, LAUNCH_MAX_NS,
+    PHASES_COVERED_MIN_SHARE, RANGE_NAMES_MAX, RANGE_OVERLAP_MAX_SHARE, RANGES_AWAITED_MIN_SHARE,
 };
 use crate::timeline::device_events::{DeviceEvent, DeviceEvents};
 use crate::timeline::extent::host_span;
@@ -479,17 +479,24 @@ impl Phases {
     ) -> Result<(), Vec<Issue>> {
         let mut works: Vec<RangeWork> = vec![RangeWork::default(); self.windows.len()];
         let mut between: Vec<(i64, i64)> = Vec::new();
+        // With that of events whose launch was not recorded.
+        let mut earlier: Vec<(i64, i64)> = Vec::new();
         for (index, event) in events.all().iter().enumerate() {
             if device.is_some_and(|device| device != event.device) {
                 continue;
             }
-            match launched.get(index).map(|time| self.at(time)) {
-                Some(Some(window)) => works[window].add(event),
-                Some(None) => between.push((event.start, event.end)),
-                None => {}
+            let Some(launch) = launched.get(index) else {
+                earlier.push((event.start, event.end));
+                continue;
+            };
+            match self.at(launch) {
+                Some(window) => works[window].add(event, launch),
+                None => between.push((event.start, event.end)),
             }
         }
         between.sort_unstable();
+        earlier.extend_from_slice(&between);
+        earlier.sort_unstable();
         // A range of a few small kernels, such as one that prepares the inputs, says little.
         let (mut later, mut all) = (0_i64, 0_i64);
         let mut with_work: Vec<(TraceWindow, (i64, i64))> = Vec::new();
@@ -507,7 +514,7 @@ impl Phases {
                 _ => with_work.push((*window, span)),
             }
         }
-        if !launched.clocks_disagree && self.extend_awaited(&with_work) {
+        if !launched.clocks_disagree && self.extend_awaited(&works, &earlier) {
             return Ok(());
         }
         let is_later = launched.clocks_disagree || later > all - later;
@@ -546,28 +553,55 @@ impl Phases {
         Ok(())
     }
 
-    /// Where a program waits for the device before its next range, the work of a range is done by then: the range lasts until the host has
-    /// left it and its work has ended. False where the device still works for a range while the next one runs.
-    fn extend_awaited(&mut self, with_work: &[(TraceWindow, (i64, i64))]) -> bool {
-        let is_awaited =
-            |pair: &&[(TraceWindow, (i64, i64))]| pair[0].1.1 <= pair[1].0.start.max(pair[0].0.end);
-        let awaited = with_work.windows(2).filter(is_awaited).count();
-        let pairs = with_work.len().saturating_sub(1);
-        if with_work.is_empty() || (awaited as f64) < RANGES_AWAITED_MIN_SHARE * pairs as f64 {
+    /// Where a program waits for the device before its next range, the device is idle when a range begins, the first kernel starts when
+    /// it is launched, and the work of the range is done when the next one begins: the range lasts until the host has left it and its work
+    /// has ended. False where kernels wait for those of earlier ranges. `others`: the work of no range, by start.
+    fn extend_awaited(&mut self, works: &[RangeWork], others: &[(i64, i64)]) -> bool {
+        let latest_ends: Vec<i64> = others
+            .iter()
+            .scan(i64::MIN, |latest, &(_, end)| {
+                *latest = (*latest).max(end);
+                Some(*latest)
+            })
+            .collect();
+        let others_end = |before: i64| {
+            let count = others.partition_point(|&(start, _)| start < before);
+            count
+                .checked_sub(1)
+                .map_or(i64::MIN, |last| latest_ends[last])
+        };
+        let next_start = |ranges: &[TraceWindow], range: usize| {
+            ranges.get(range + 1).map_or(i64::MAX, |next| next.start)
+        };
+        let with_work = works
+            .iter()
+            .enumerate()
+            .filter(|(_, work)| work.span.is_some());
+        let is_awaited = |&(range, work): &(usize, &RangeWork)| {
+            work.span.is_some_and(|(first, last)| {
+                work.first_delay <= LAUNCH_MAX_NS
+                    && others_end(first) <= self.windows[range].start
+                    && last <= next_start(&self.windows, range)
+            })
+        };
+        let awaited = with_work.clone().filter(is_awaited).count();
+        if (awaited as f64) < RANGES_AWAITED_MIN_SHARE * with_work.count() as f64 {
             return false;
         }
-        if with_work.iter().all(|(range, work)| work.1 <= range.end) {
-            return true;
+        let mut lasting = self.windows.clone();
+        for (range, work) in works.iter().enumerate() {
+            let done = work.span.map_or(i64::MIN, |(_, end)| {
+                end.min(next_start(&self.windows, range))
+            });
+            lasting[range].end = lasting[range].end.max(done);
         }
-        let ranges = std::mem::take(&mut self.windows);
-        let mut works = with_work.iter().peekable();
-        for (place, range) in ranges.iter().enumerate() {
-            let next = ranges.get(place + 1).map_or(i64::MAX, |next| next.start);
-            let own = works.next_if(|(window, _)| window.start == range.start);
-            let end = own.map_or(range.end, |(_, (_, last))| range.end.max((*last).min(next)));
-            self.windows.push(TraceWindow { end, ..*range });
+        if lasting
+            .iter()
+            .zip(&self.windows)
+            .any(|(lasting, range)| lasting.end > range.end)
+        {
+            self.launched = Some(std::mem::replace(&mut self.windows, lasting));
         }
-        self.launched = Some(ranges);
         true
     }
 
@@ -877,12 +911,17 @@ type StreamKey = (u32, (u32, u32));
 struct RangeWork {
     /// First start and last end.
     span: Option<(i64, i64)>,
+    /// From the launch call of the first event to its start.
+    first_delay: i64,
     /// Time of each stream.
     streams: Vec<(StreamKey, i64)>,
 }
 
 impl RangeWork {
-    fn add(&mut self, event: &DeviceEvent) {
+    fn add(&mut self, event: &DeviceEvent, launch: i64) {
+        if self.span.is_none_or(|(first, _)| event.start < first) {
+            self.first_delay = event.start.saturating_sub(launch);
+        }
         let span = self.span.get_or_insert((event.start, event.end));
         *span = (span.0.min(event.start), span.1.max(event.end));
         let stream = (event.device, event.stream);

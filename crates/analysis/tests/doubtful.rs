@@ -686,3 +686,41 @@ fn a_host_that_shows_nothing_is_not_busy() {
     let names: Vec<&str> = analysis.phases.iter().map(PhaseAnalysis::name).collect();
     assert_eq!(names, ["decode"]);
 }
+
+/// Twenty requests: the host prepares each for `host_us` in its range, launches `gpu_us` of work, and waits for it after the range.
+fn awaited_requests(host_us: u64, gpu_us: u64) -> Value {
+    let mut events = vec![
+        json!({"ph": "X", "cat": "cpu_op", "name": "aten::empty", "ts": 0, "dur": 1, "pid": 1, "tid": 1}),
+    ];
+    let mut now = 10;
+    for request in 1..=20_u64 {
+        let launch = now + host_us;
+        let [start, end] = [launch + 8, launch + 8 + gpu_us];
+        events.extend([
+            json!({"ph": "X", "cat": "user_annotation", "name": "request", "ts": now, "dur": host_us + 20, "pid": 1, "tid": 1}),
+            json!({"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": launch - 5, "dur": 15, "pid": 1, "tid": 1}),
+            json!({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": launch, "dur": 5, "pid": 1, "tid": 1,
+                "args": {"correlation": request}}),
+            json!({"ph": "X", "cat": "kernel", "name": "sm90_xmma_gemm_bf16", "ts": start, "dur": gpu_us, "pid": 0, "tid": 7,
+                "args": {"correlation": request, "device": 0, "stream": 7}}),
+            json!({"ph": "X", "cat": "cuda_runtime", "name": "cudaStreamSynchronize", "ts": launch + 40, "dur": end - launch - 30,
+                "pid": 1, "tid": 1, "args": {"correlation": 1000 + request}}),
+        ]);
+        now = end + 30;
+    }
+    json!({ "traceEvents": events })
+}
+
+/// However long the host prepares a request for, it is a part of it: neither time of no phase nor work of no request.
+#[test]
+fn a_range_lasts_until_its_work_is_done_where_the_host_waits_for_it() {
+    for host_us in [500, 2_000, 4_000, 6_000, 8_000] {
+        let analysis = analyzed(&awaited_requests(host_us, 3_000));
+        let phase = only(&analysis);
+        assert_eq!(phase.name(), "request");
+        let (wall, busy) = (phase.waterfall.wall_ns.0, phase.waterfall.busy_ns.0);
+        let each = (host_us + 8 + 3_000) * 1_000;
+        assert_eq!(wall, 20 * i64::try_from(each).unwrap(), "{host_us} µs");
+        assert_eq!(busy, 20 * 3_000_000, "{host_us} µs");
+    }
+}

@@ -34,6 +34,9 @@ pub struct Statics {
     pub conventions: Conventions,
     /// Name of the device that the rooflines are of; absent where none was chosen.
     pub device: Option<String>,
+    /// Whether its peaks were measured, not stated by its vendor: a run may exceed them.
+    #[serde(skip)]
+    pub has_measured_peaks: bool,
     /// The model as a whole.
     pub totals: Totals,
     /// What each phase costs.
@@ -281,6 +284,7 @@ pub fn analyze(
             kv: formats.kv,
         },
         device: device.map(|device| device.name.clone()),
+        has_measured_peaks: device.is_some_and(|device| device.basis == Basis::Measured),
         totals: Totals {
             parameters: model.parameter_count(),
             parameter_bytes: Bytes(parameter_bytes),

@@ -76,7 +76,8 @@ fn parse_rate(text: &str) -> Result<f64, String> {
 }
 
 impl LoadArgs {
-    pub(crate) fn arrivals(&self) -> Result<Arrivals, Failure> {
+    /// When `requests` requests are due. A rate of `inf` sends all of them at once.
+    pub(crate) fn arrivals(&self, requests: usize) -> Result<Arrivals, Failure> {
         if !(self.speedup > 0.0 && self.speedup.is_finite()) {
             return Err(Failure::new("--speedup must be a positive number"));
         }
@@ -95,6 +96,9 @@ impl LoadArgs {
             .hint(format!("--prompt-tokens {prefix} or more")));
         }
         let arrivals = match self.rate {
+            Some(f64::INFINITY) => Arrivals::Closed {
+                concurrency: requests,
+            },
             Some(rate) => self.arrivals_at(rate),
             None if self.trace.is_some() && self.concurrency.is_none() => Arrivals::Recorded,
             None => Arrivals::Closed {

@@ -46,7 +46,7 @@ pub(crate) enum Command {
     #[command(after_help = "\
 Examples:
   llmprof run                                        the default job
-  llmprof run model=qwen2_5_7b hardware.spec=h200    another model and device
+  llmprof run model=gpt2 workload.prompt_tokens=512  another model and prompt
   llmprof run runtime=pytorch device=cuda:0 model=local model.path=DIR
   llmprof run --cfg job                              print the composed config and stop
   llmprof run runtime=command 'runtime.argv=[python3,serve.py]'

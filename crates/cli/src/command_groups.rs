@@ -2,9 +2,11 @@
 
 use clap::{Command, CommandFactory};
 
+use llmprof_report::render::terminal_width::wrap;
+
 use crate::{
     args::{Args, HELP_WIDTH_MAX},
-    terminal_width::{width_of, wrap},
+    terminal_width::width_of,
 };
 
 /// Every command of the help, in the order it is printed.

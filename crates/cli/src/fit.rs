@@ -10,7 +10,7 @@ use llmprof_units::{Bytes, DType};
 
 use crate::{failure::Failure, subject::RunSubject};
 
-/// Refuses a run whose weights and KV cache alone are more than the memory it would run in. Where it does not fit the device
+/// Refuses a run whose weights and KV cache (of the native engine with logits and activations) are more than the memory it would run in. Where it does not fit the device
 /// that it is compared with, that is an issue: the comparison is with something that could not be run there.
 pub(crate) fn check(plan: &Plan, subject: &RunSubject) -> Result<Option<Issue>, Failure> {
     let Some(model) = &subject.model else {
@@ -57,9 +57,13 @@ fn least(plan: &Plan, model: &Model, workload: &Workload) -> Result<MemoryFootpr
     let is_native = plan.runtime.kind == RuntimeType::Native;
     if is_native {
         workload.precision.kv = Some(DType::F32);
+        workload.precision.activations = Some(DType::F32);
     }
     let mut needed = memory(model, &workload, plan)?;
-    needed.activations_peak = 0;
+    // PyTorch and what it compiles may keep less than the cost model counts; the native engine keeps more.
+    if !is_native {
+        needed.activations_peak = 0;
+    }
     if is_native && plan.model.reads_weights() {
         needed.weights = 0;
     }
@@ -101,7 +105,7 @@ fn refusal(plan: &Plan, needed: &MemoryFootprint, place: &str, memory: Bytes) ->
     .hint(hint.to_owned())
 }
 
-/// What is needed: `weights 15.2 GB and KV cache 3.1 GB need 18.3 GB`.
+/// What is needed: `weights 15.2 GB + KV cache 3.1 GB need 18.3 GB`.
 fn parts(needed: &MemoryFootprint) -> String {
     let named = [
         (needed.weights, "weights"),

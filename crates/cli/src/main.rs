@@ -31,6 +31,7 @@ mod efficiency;
 mod engine_trace;
 mod failure;
 mod fit;
+mod foreign_flags;
 mod job_ranks;
 mod jobs;
 mod kernel_notes;
@@ -96,9 +97,14 @@ fn run() -> ExitCode {
         .and_then(|mut matches| Args::from_arg_matches_mut(&mut matches));
     let args = match parsed {
         Ok(args) => args,
-        Err(error) => {
+        Err(mut error) => {
+            let command = words.get(1).and_then(|word| word.to_str());
+            let hint = foreign_flags::hint_for(&mut error, command);
             let _ = error.print();
-            tell_setting(&error, words.get(1));
+            match hint {
+                Some(hint) => output::note(&format!("\n  tip: {hint}")),
+                None => tell_setting(&error, words.get(1)),
+            }
             return usage_code(&error, words.get(1));
         }
     };

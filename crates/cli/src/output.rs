@@ -8,14 +8,18 @@ use std::{
 
 use clap::builder::styling::Style;
 use llmprof_record::{command_line, issue::Issue, secrets::without_known};
-use llmprof_report::{Cell, Document, Table, render::terminal, text::warning_lines};
+use llmprof_report::{
+    Cell, Document, Table,
+    render::{
+        terminal,
+        terminal_width::{self, wrap},
+    },
+    text::warning_lines,
+};
 use llmprof_units::{is_order, printable};
 use serde::Serialize;
 
-use crate::{
-    failure::Failure,
-    terminal_width::{fit_document, fit_table, width_of, wrap},
-};
+use crate::{failure::Failure, terminal_width::width_of};
 
 const BOLD: Style = Style::new().bold();
 
@@ -50,6 +54,17 @@ impl Output {
     /// order to the terminal, or a secret that the command was given.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
         self.write(&printable(&without_known(text)))
+    }
+
+    /// Writes the bytes of a file as they are: a stream that removes colours would change them.
+    pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
+        let mut stdout = io::stdout().lock();
+        match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::new(format!(
+                "cannot write to standard output: {error}"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     fn write(&mut self, text: &str) -> Result<(), Failure> {
@@ -124,7 +139,7 @@ impl Output {
     pub(crate) fn table(&mut self, table: &Table) -> Result<(), Failure> {
         let table = &with_short_cells(table);
         self.text(&match self.width {
-            Some(width) => fit_table(table, width),
+            Some(width) => terminal_width::table(table, width),
             None => terminal::table(table),
         })
     }
@@ -132,7 +147,7 @@ impl Output {
     /// Prints a document as plain text.
     pub(crate) fn document(&mut self, document: &Document) -> Result<(), Failure> {
         self.text(&match self.width {
-            Some(width) => fit_document(document, width),
+            Some(width) => terminal_width::document(document, width),
             None => terminal::document(document),
         })
     }

@@ -358,3 +358,32 @@ fn quantized_weights_run_and_are_counted() {
         assert!(said.contains("int8, int8_gN or int4_gN"), "{said}");
     }
 }
+
+/// The host is the same with and without the change, and a batch gains at most its factor.
+#[test]
+fn a_larger_batch_gains_at_most_its_factor() {
+    for device in ["device=cuda:0", "runtime.cuda_graph=true"] {
+        let result = advised(&[
+            "model=qwen2_5_7b",
+            "hardware.spec=h200",
+            "runtime=pytorch",
+            "device=cuda:0",
+            device,
+        ]);
+        let advice = result["advice"].as_array().unwrap();
+        let batches: Vec<&Value> = advice.iter().filter(|one| one["code"] == "batch").collect();
+        assert_eq!(batches.len(), 2, "{result}");
+        for one in batches {
+            let line = overrides(one)[0];
+            let factor: f64 = line.rsplit('=').next().unwrap().parse().unwrap();
+            let end = |key: &str| one[key].as_f64();
+            let (point, low, high) = (
+                end("speedup").unwrap(),
+                end("speedup_low").unwrap(),
+                end("speedup_high").unwrap(),
+            );
+            assert!(low <= point && point <= high.max(factor), "{one}");
+            assert!(high <= factor * 1.0001, "{one}");
+        }
+    }
+}

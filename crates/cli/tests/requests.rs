@@ -239,16 +239,95 @@ fn what_does_not_fit_is_refused_before_it_is_loaded() {
         said.contains("KV cache") && said.contains("lower runtime.batch_size"),
         "{said}"
     );
-    // The cache of a tiny model fits; the prompts are too many for one message.
+    // The cache of a tiny model fits; its logits do not.
     let mut tiny = vec!["run", "hardware.spec=xeon_8480"];
     tiny.extend(TINY);
     tiny.extend(["runtime.batch_size=400000", "workload.prompt_tokens=50"]);
     let said = refused(folder.path(), &tiny);
-    assert!(said.contains("as a message to the worker"), "{said}");
+    assert!(said.contains(" + activations "), "{said}");
     assert!(
         !folder.path().join("runs").exists(),
         "a mistake leaves nothing"
     );
+}
+
+#[test]
+fn a_gpu_is_no_device_of_a_run_on_the_cpu() {
+    let folder = folder();
+    for runtime in ["runtime=native", "runtime=pytorch"] {
+        let said = refused(folder.path(), &["run", runtime, "hardware.spec=h200"]);
+        for part in [
+            "h200, but the model runs on this CPU",
+            "`llmprof predict hardware.spec=h200` predicts it",
+        ] {
+            assert!(said.contains(part), "{runtime}: {said}");
+        }
+        assert!(!folder.path().join("runs").exists());
+    }
+}
+
+/// Flags of other load generators are led to ours; clap's own guess was `--no-record` for `--ignore-eos`.
+#[test]
+fn flags_of_vllm_bench_serve_are_led_to_ours() {
+    let folder = folder();
+    for (flag, hint) in [
+        ("--base-url", "the endpoint comes first"),
+        ("--ignore-eos", "ignore_eos is the default"),
+        ("--num-warmups", "--warmup N"),
+        ("--goodput", "--slo"),
+    ] {
+        let said = refused(folder.path(), &["bench", "localhost:1", flag]);
+        assert!(said.contains(hint), "{flag}: {said}");
+        assert!(!said.contains("no-record"), "{flag}: {said}");
+    }
+    let said = refused(folder.path(), &["bench", "localhost:1", "--zzqq"]);
+    assert!(!said.contains("tip:"), "{said}");
+}
+
+#[test]
+fn names_in_mistakes_are_those_that_a_request_takes() {
+    let folder = folder();
+    for (line, named) in [
+        (
+            "infer.max_new_tokens=0",
+            "`infer.max_new_tokens`: must be at least 1",
+        ),
+        ("hardware.spec=a100", "a100_sxm_80gb"),
+    ] {
+        let said = refused(folder.path(), &["model", "model=gpt2", line]);
+        assert!(said.contains(named), "{said}");
+        assert!(!said.contains("NVIDIA A100"), "{said}");
+    }
+    let said = refused(folder.path(), &["query", "select 1"]);
+    assert!(!said.contains("select 1 does not exist"), "{said}");
+}
+
+#[test]
+fn measured_peaks_are_not_called_a_limit() {
+    let folder = folder();
+    for (basis, limit) in [
+        ("datasheet", "No software can be faster."),
+        (
+            "measured\nmeasured_at: \"2026-01-01\"",
+            "a run can be faster where it was disturbed.",
+        ),
+    ] {
+        let device = format!(
+            "name: plain\ntitle: A CPU\nvendor: none\nkind: cpu\nbasis: {basis}\nsources: {{ sheet: a data sheet }}\n\
+             peaks: [{{ dtype: f32, engine: vector, tflops: 1, source: sheet, not_recounted: made up }}]\n\
+             memory: {{ bandwidth_gb_s: {{ value: 50, source: sheet }} }}\n"
+        );
+        fs::write(folder.path().join("plain.yaml"), device).unwrap();
+        let asked = [
+            "model",
+            "model=gpt2",
+            "model.dtype=f32",
+            "hardware.spec=plain.yaml",
+        ];
+        let text = works(folder.path(), &asked);
+        assert!(text.starts_with("gpt2 on plain: "), "{text}");
+        assert!(text.contains(limit), "{basis}: {text}");
+    }
 }
 
 #[test]

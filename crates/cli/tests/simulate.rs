@@ -509,3 +509,11 @@ fn what_cannot_be_is_refused() {
         assert!(said.contains("must lie above 0"), "{watts}: {said}");
     }
 }
+
+#[test]
+fn a_rate_of_inf_sends_all_requests_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = ["simulate", LLAMA[0], LLAMA[1], "-n", "50", "--json"];
+    let all = |load: &[&str]| common::works(folder.path(), &[&words[..], load].concat());
+    assert_eq!(all(&["--rate", "inf"]), all(&["--concurrency", "50"]));
+}

@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use clap::ValueEnum as _;
 use flate2::{Compression, write::GzEncoder};
 use llmprof_analysis::host_stacks::flame_stacks;
 use llmprof_record::{
@@ -52,6 +53,14 @@ pub(crate) fn export(args: &ExportArgs, output: &mut Output) -> Result<(), Failu
         ExportFormat::FlatJson => FLAT_FILE,
     };
     let target = args.output.clone().unwrap_or_else(|| run.path.join(name));
+    if is_stream(&target) && matches!(args.to, ExportFormat::Parquet | ExportFormat::Sqlite) {
+        let kind = args.to.to_possible_value();
+        let kind = kind.as_ref().map_or("this", |value| value.get_name());
+        return Err(
+            Failure::new(format!("{kind} cannot be written to a stream"))
+                .hint(format!("-o {name}")),
+        );
+    }
     if matches!(args.to, ExportFormat::Parquet) {
         return parquet::export_parquet(run, &target, output);
     }
@@ -109,7 +118,11 @@ impl TimelineFiles<'_> {
             (_, Some(trace)) => vec![(None, trace)],
             _ => Vec::new(),
         };
+        if timelines.len() > 1 {
+            self.expect_files()?;
+        }
         for (rank, trace) in timelines {
+            let rank = rank.filter(|_| !is_stream(self.target));
             let target = of_rank(self.target, rank);
             let bytes = contents(self.format, trace, self.run, &target)?;
             self.write(&target, &bytes)?;
@@ -119,6 +132,7 @@ impl TimelineFiles<'_> {
 
     /// A rank of a job, whose timelines do not fit into memory together.
     fn write_rank(&mut self, rank: u32, record: RunRecord) -> Result<(), Failure> {
+        self.expect_files()?;
         let target = of_rank(self.target, Some(rank));
         let bytes = if matches!(self.format, ExportFormat::Pftrace) {
             viewing::pftrace(&viewing::open_record(record)?)?
@@ -131,7 +145,21 @@ impl TimelineFiles<'_> {
         self.write(&target, &bytes)
     }
 
+    /// Refuses a stream for the timelines of several ranks.
+    fn expect_files(&self) -> Result<(), Failure> {
+        if !is_stream(self.target) {
+            return Ok(());
+        }
+        Err(
+            Failure::new("each rank has a timeline, and a stream takes one")
+                .hint("-o FILE writes a file for each rank".to_owned()),
+        )
+    }
+
     fn write(&mut self, target: &Path, bytes: &[u8]) -> Result<(), Failure> {
+        if is_stream(self.target) {
+            return Output::bytes(bytes);
+        }
         match self.locked {
             Some(locked) => {
                 let name = target.file_name().unwrap_or_default().to_string_lossy();
@@ -147,7 +175,7 @@ impl TimelineFiles<'_> {
 fn export_flat(run: StoredRun, to: Option<&Path>, output: &mut Output) -> Result<(), Failure> {
     let row = flat_row(&(listed_run(&run), run_files(&run)));
     let target = match to {
-        Some(to) if to == Path::new("-") => return output.json(&row),
+        Some(to) if is_stream(to) => return output.json(&row),
         Some(to) => to.to_owned(),
         None => run.path.join(FLAT_FILE),
     };
@@ -160,6 +188,11 @@ fn export_flat(run: StoredRun, to: Option<&Path>, output: &mut Output) -> Result
         write_file(&target, text.as_bytes())?;
     }
     output.line(&target.display().to_string())
+}
+
+/// Whether a file that `-o` names is standard output.
+fn is_stream(target: &Path) -> bool {
+    target == Path::new("-")
 }
 
 fn is_gzip(target: &Path) -> bool {

@@ -1,7 +1,12 @@
 //! `import`: profiles into a run.
 
-use std::{path::Path, time::Instant};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
+use llmprof_load::results;
 use llmprof_record::store::{Pass, RunDir, RunStatus, StoredRun};
 use llmprof_units::Nanos;
 
@@ -37,6 +42,7 @@ pub(crate) fn import(mut args: ImportArgs, output: &mut Output) -> Result<(), Fa
     }
     let inputs = inputs::expand(&words)?;
     let files = &inputs.files;
+    refuse_repeated(files)?;
     if args.summary_only {
         if let Some(first) = overrides.first() {
             return Err(
@@ -87,7 +93,7 @@ pub(crate) fn import(mut args: ImportArgs, output: &mut Output) -> Result<(), Fa
                     store.discard()
                 };
             }
-            return Err(failure);
+            return Err(lead_to_command(failure, files));
         }
     };
     let mut store = match opened {
@@ -138,6 +144,41 @@ pub(crate) fn import(mut args: ImportArgs, output: &mut Output) -> Result<(), Fa
         viewing::show_runs(&[dir], output)?;
     }
     Ok(())
+}
+
+/// A file that is given twice would be two timelines of one rank.
+fn refuse_repeated(files: &[PathBuf]) -> Result<(), Failure> {
+    let mut seen = HashSet::new();
+    let whole = |file: &PathBuf| file.canonicalize().unwrap_or_else(|_| file.clone());
+    match files.iter().find(|file| !seen.insert(whole(file))) {
+        Some(file) => Err(Failure::new(format!("{} is given twice", file.display()))),
+        None => Ok(()),
+    }
+}
+
+/// Names the command that reads a file that is no profile: results of load generators, lists of kernels.
+fn lead_to_command(failure: Failure, files: &[PathBuf]) -> Failure {
+    if failure.advice().is_some() {
+        return failure;
+    }
+    let is_list = |file: &&PathBuf| {
+        let ends = [Some("yaml"), Some("yml")];
+        ends.contains(&file.extension().and_then(|end| end.to_str()))
+    };
+    let is_result = |file: &&PathBuf| !is_list(file) && results::load(file).is_ok();
+    if let Some(file) = files.iter().find(is_result) {
+        return failure.hint(format!(
+            "a result of a load generator: llmprof bench --import {}",
+            file.display()
+        ));
+    }
+    match files.iter().find(is_list) {
+        Some(file) => failure.hint(format!(
+            "a list of kernels: llmprof kernels profile --help says how {} is used",
+            file.display()
+        )),
+        None => failure,
+    }
 }
 
 /// The run of a job: a new one, or one that was interrupted, whose ranks are kept.

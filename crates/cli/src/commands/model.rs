@@ -2,7 +2,10 @@ use std::path::Path;
 
 use llmprof_analysis::statics::Statics;
 use llmprof_config::hydra::RunMode;
-use llmprof_record::store::{claim_folder, write_atomically};
+use llmprof_record::{
+    issue::{Issue, IssueCode},
+    store::{claim_folder, write_atomically},
+};
 use llmprof_report::{
     compose::listings::{self, layers},
     render::markdown,
@@ -15,7 +18,7 @@ use crate::{
     app,
     args::{ModelArgs, ModelCommand},
     failure::Failure,
-    output::Output,
+    output::{Output, warn_of},
     plan::{PlanPurpose, plan},
     profiles::request::local_model,
     shipped_models::GROUP,
@@ -37,6 +40,15 @@ pub(crate) fn model(args: &ModelArgs, output: &mut Output) -> Result<(), Failure
         &plan(&composed, PlanPurpose::Paper)?,
         args.family.as_deref(),
     )?;
+    // Of the other issues the document has sentences.
+    let is_disturbed = |issue: &&Issue| issue.code == IssueCode::HardwareDisturbed;
+    let disturbed: Vec<Issue> = subject
+        .issues
+        .iter()
+        .filter(is_disturbed)
+        .cloned()
+        .collect();
+    warn_of(&disturbed);
     let statics = subject.statics()?;
     if let Some(directory) = &args.output {
         write(directory, &statics)?;

@@ -1,6 +1,6 @@
 //! `query`: SQL over a run.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use llmprof_config::near_names::nearest_name;
 use llmprof_view::query::{QueryAnswer, QueryLimits, QueryTable, query as ask};
@@ -15,8 +15,15 @@ use crate::{
 };
 
 pub(crate) fn query(args: &QueryArgs, output: &mut Output) -> Result<(), Failure> {
-    let run = viewing::given_or_newest(args.run.as_deref())?;
-    let answer = match &args.sql {
+    // The newest run is asked where the only word is a statement.
+    let (given, sql) = match (&args.run, &args.sql) {
+        (Some(word), None) if is_statement(word) => {
+            (None, Some(word.to_string_lossy().into_owned()))
+        }
+        (given, sql) => (given.as_deref(), sql.clone()),
+    };
+    let run = viewing::given_or_newest(given)?;
+    let answer = match &sql {
         None if !run.exists() => return Err(missing_run(&run)),
         None => QueryAnswer::of_tables(),
         Some(sql) => {
@@ -39,7 +46,7 @@ pub(crate) fn query(args: &QueryArgs, output: &mut Output) -> Result<(), Failure
     };
     match format {
         // Lists of columns are longer than the cells of a table.
-        QueryFormat::Table if args.sql.is_none() => {
+        QueryFormat::Table if sql.is_none() => {
             for table in QueryTable::ALL {
                 output.prose(&format!("{}: {}", table.name(), table.columns().join(", ")))?;
             }
@@ -54,6 +61,13 @@ pub(crate) fn query(args: &QueryArgs, output: &mut Output) -> Result<(), Failure
             .warn();
     }
     Ok(())
+}
+
+/// Whether a word is SQL, not a run: `select 1`.
+fn is_statement(word: &Path) -> bool {
+    let text = word.to_string_lossy().to_ascii_lowercase();
+    let mut words = text.split_whitespace();
+    matches!(words.next(), Some("select" | "with")) && words.next().is_some() && !word.exists()
 }
 
 /// What would fix a statement: the table that may be meant, or the list of tables.

@@ -204,7 +204,7 @@ fn arrivals(args: &BenchArgs) -> Result<Arrivals, Failure> {
     let concurrency = match args.max_concurrency {
         most if load.rate == Some(f64::INFINITY) => most.unwrap_or(args.requests),
         Some(most) if is_bare => most,
-        _ => return load.arrivals(),
+        _ => return load.arrivals(args.requests),
     };
     let arrivals = Arrivals::Closed { concurrency };
     match arrivals.find_mistake() {

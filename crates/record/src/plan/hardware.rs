@@ -1,5 +1,6 @@
 //! What describes the device, and how many of them share the model.
 
+use llmprof_theory::device::{Catalog, DeviceKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +59,32 @@ impl HardwarePlan {
         }
     }
 
+    /// A GPU named for a run on the CPU: its times would be reported as those of the GPU.
+    fn device_mistakes(
+        &self,
+        plan: &Plan,
+        wrong: &mut impl FnMut(&'static str, String, Option<&str>),
+    ) {
+        let runs_here = matches!(
+            plan.runtime.kind,
+            RuntimeType::Native | RuntimeType::Pytorch
+        );
+        if !(runs_here && plan.device == ModelPlace::Cpu) {
+            return;
+        }
+        let Ok(device) = Catalog::embedded().find_device(&self.spec) else {
+            return;
+        };
+        if device.kind != DeviceKind::Cpu {
+            let name = &device.name;
+            let hint = format!(
+                "`llmprof predict hardware.spec={name}` predicts it; runtime=pytorch device=cuda:0 runs on a GPU"
+            );
+            let message = format!("{name}, but the model runs on this CPU (device=cpu)");
+            wrong("hardware.spec", message, Some(&hint));
+        }
+    }
+
     /// The GPUs of a run, as CUDA counts them.
     pub fn cuda_devices(&self, place: ModelPlace) -> Vec<u32> {
         match place {
@@ -75,6 +102,7 @@ impl HardwarePlan {
     ) {
         const KEY: &str = "hardware.ranks";
         self.power_mistakes(plan, wrong);
+        self.device_mistakes(plan, wrong);
         if !(1..=RANKS_MAX).contains(&self.ranks) {
             wrong(KEY, format!("must lie between 1 and {RANKS_MAX}"), None);
         }

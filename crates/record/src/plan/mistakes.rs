@@ -123,7 +123,11 @@ impl Plan {
             } else {
                 ("workload.batch_size", self.workload.batch_size)
             },
-            ("workload.new_tokens", self.workload.new_tokens),
+            if self.infer.max_new_tokens == 0 {
+                ("infer.max_new_tokens", 0)
+            } else {
+                ("workload.new_tokens", self.workload.new_tokens)
+            },
             (
                 "dataset.sampling.num_epochs",
                 self.dataset.sampling.num_epochs,

@@ -5,3 +5,4 @@ pub mod gallery;
 pub mod html;
 pub mod markdown;
 pub mod terminal;
+pub mod terminal_width;

@@ -73,6 +73,11 @@ fn cell_text(text: &str) -> String {
 
 /// One table, two spaces between columns, no line ending in a space.
 pub fn table(table: &Table) -> String {
+    aligned_lines(table, &cell_lines(table))
+}
+
+/// The headers and the rows as texts.
+pub(super) fn cell_lines(table: &Table) -> Vec<Vec<String>> {
     let headers = table.columns.iter();
     let headers = headers.map(|column| cell_text(&column.header)).collect();
     let rows = table.text_rows().iter();
@@ -80,7 +85,11 @@ pub fn table(table: &Table) -> String {
         let cells = row.cells.iter();
         cells.map(|cell| cell_text(cell.text())).collect()
     });
-    let lines: Vec<Vec<String>> = std::iter::once(headers).chain(rows).collect();
+    std::iter::once(headers).chain(rows).collect()
+}
+
+/// Lines of cells in the columns of a table.
+pub(super) fn aligned_lines(table: &Table, lines: &[Vec<String>]) -> String {
     let widths: Vec<usize> = (0..table.columns.len())
         .map(|index| {
             let cells = lines.iter().filter_map(|line| line.get(index));

@@ -241,10 +241,21 @@ impl Catalog {
             std::iter::once(entry.name.as_str())
                 .chain(entry.driver_names.iter().map(String::as_str))
         });
-        let near = nearest_names(wanted, names).into_iter().map(str::to_owned);
+        // A device is suggested by the name that a config takes, also where the name of its driver is the near one.
+        let mut near: Vec<String> = Vec::new();
+        for name in nearest_names(wanted, names) {
+            let is_named = |entry: &&CatalogEntry| entry.driver_names.iter().any(|own| own == name);
+            let key = entries
+                .iter()
+                .find(is_named)
+                .map_or(name, |entry| &entry.name);
+            if !near.iter().any(|known| known == key) {
+                near.push(key.to_owned());
+            }
+        }
         DeviceError::Unknown {
             wanted: wanted.to_owned(),
-            near: near.collect(),
+            near,
         }
     }
 }

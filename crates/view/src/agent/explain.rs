@@ -231,7 +231,8 @@ impl RunAnswers<'_> {
                 "{}: recorded {} ms, replay off by {:+.1} %",
                 names.mark(replay.label.as_deref().unwrap_or(replay.phase.name())),
                 ms(replay.recorded_ns.0 as f64),
-                100.0 * replay.error
+                // Adding zero takes the sign from a rounded -0.0.
+                (1000.0 * replay.error).round() / 10.0 + 0.0
             )
         });
         let steps = self.steps_of(&about);

@@ -248,7 +248,7 @@ fn shifted(args: &PlanArgs, server: &str) -> Result<Shifted, Failure> {
 /// The load of the arguments, and a line about it.
 fn traffic(args: &PlanArgs) -> Result<(PlanTraffic, String), Failure> {
     let load = &args.load;
-    let arrivals = load.arrivals()?;
+    let arrivals = load.arrivals(args.requests_max)?;
     if matches!(arrivals, Arrivals::Closed { .. }) {
         return Err(Failure::new("a plan needs a rate of requests")
             .hint("--rate R, or --trace FILE with the times of a recorded load".to_owned()));

@@ -16,7 +16,7 @@ pub(super) fn load(requests: usize, args: &LoadArgs) -> Result<(RequestLoad, Str
             "--requests must lie between 1 and {REQUESTS_MAX}"
         )));
     }
-    let arrivals = args.arrivals()?;
+    let arrivals = args.arrivals(requests)?;
     let (load, of) = match &args.trace {
         None => {
             let load = RequestLoad::from_lengths(

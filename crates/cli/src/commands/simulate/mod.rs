@@ -60,7 +60,7 @@ fn run(
     let scenario = Scenario {
         load,
         is_sample: args.load.trace.is_none(),
-        asked_per_s: args.load.arrivals()?.mean_rate(),
+        asked_per_s: args.load.arrivals(args.requests)?.mean_rate(),
         settings: Settings {
             max_num_batched_tokens: engine.max_num_batched_tokens,
             max_num_seqs: engine.max_num_seqs,

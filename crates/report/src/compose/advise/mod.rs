@@ -2,7 +2,8 @@
 
 mod sentences;
 
-use llmprof_predict::{Prediction, PredictionInterval, PredictionTarget};
+use llmprof_predict::{PhasePrediction, Prediction, PredictionInterval, PredictionTarget};
+use llmprof_theory::{Workload, roofline::Resource};
 use llmprof_units::{Bytes, Nanos, format_significant};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -33,17 +34,19 @@ pub struct PredictedFigures {
     pub parameters: u64,
     /// Devices that share the model.
     pub devices: u64,
+    /// Whether the host decides the time of prefill and decode.
+    #[serde(skip)]
+    pub is_host_bound: bool,
+    /// Sequences that run at once.
+    #[serde(skip)]
+    pub batch: u64,
 }
 
 impl PredictedFigures {
-    pub fn from_prediction(
-        prediction: &Prediction,
-        new_tokens: u64,
-        parameters: u64,
-        devices: u64,
-    ) -> Self {
+    pub fn from_prediction(prediction: &Prediction, workload: &Workload, parameters: u64) -> Self {
+        let by_host = |phase: PhasePrediction| phase.binds == Resource::Host;
         // The interval of the whole: prefill and all decode steps at their ends.
-        let steps = new_tokens.saturating_sub(1) as f64;
+        let steps = workload.new_tokens.saturating_sub(1) as f64;
         let whole = |end: fn(&PredictionInterval) -> Nanos| {
             let first = end(&prediction.ttft_interval?).seconds();
             let decode = match prediction.tpot_interval {
@@ -65,12 +68,22 @@ impl PredictedFigures {
             memory_bytes: prediction.memory.needed_bytes.0,
             fits: prediction.memory.fits,
             parameters,
-            devices,
+            devices: workload.parallel.rank_count(),
+            is_host_bound: by_host(prediction.prefill) && prediction.decode.is_none_or(by_host),
+            batch: workload.batch,
         }
     }
 
-    /// The 90 % interval of the speedup over `before`. Independent errors add in quadrature, in logarithms.
-    pub fn speedup_interval(&self, before: &Self, speedup: f64) -> Option<[f64; 2]> {
+    /// The 90 % interval of the speedup over `before`.
+    ///
+    /// Independent errors add in quadrature, in logarithms. On the same host with the same software, `is_same_host`, the error of the
+    /// host's time is that of both and cancels. More sequences take no less time: a larger batch gains at most its factor.
+    pub fn speedup_interval(
+        &self,
+        before: &Self,
+        speedup: f64,
+        is_same_host: bool,
+    ) -> Option<[f64; 2]> {
         let widths = |figures: &Self| {
             let middle = figures.tokens_per_s;
             let low = (middle / figures.tokens_per_s_low?).ln();
@@ -78,10 +91,28 @@ impl PredictedFigures {
             Some([low, high])
         };
         let ([low, high], [new_low, new_high]) = (widths(before)?, widths(self)?);
+        if is_same_host && before.is_host_bound && self.is_host_bound {
+            let ends = [low - new_low, new_high - high, 0.0];
+            let least = ends.into_iter().fold(0.0, f64::min);
+            let most = ends.into_iter().fold(0.0, f64::max);
+            return Some([
+                speedup * least.exp(),
+                self.bounded(before, speedup * most.exp()),
+            ]);
+        }
         Some([
             speedup * (-high.hypot(new_low)).exp(),
-            speedup * low.hypot(new_high).exp(),
+            self.bounded(before, speedup * low.hypot(new_high).exp()),
         ])
+    }
+
+    /// A speedup that a larger batch alone can bring.
+    fn bounded(&self, before: &Self, speedup: f64) -> f64 {
+        if self.batch > before.batch {
+            speedup.min(self.batch as f64 / before.batch.max(1) as f64)
+        } else {
+            speedup
+        }
     }
 
     /// Whether times are within those that the user wants; `None` without any.

@@ -44,12 +44,18 @@ pub(super) fn change(code: &str) -> &str {
     }
 }
 
-/// `4.14×`, or `4.00× (2.11× to 7.60×)` with its interval; the interval alone where it is wide.
+/// `4.14×`, or `4.00× (2.11× to 7.60×)` with its interval where that is wider than the digits; the interval alone where it is wide.
 pub(super) fn speedup(factor: f64, interval: Option<[f64; 2]>) -> String {
     match interval {
         Some(ends) if !has_point(ends) => {
             let [low, high] = ends.map(Times);
             format!("{low} to {high}")
+        }
+        Some(ends)
+            if ends.map(|end| Times(end).to_string())
+                == [(); 2].map(|()| Times(factor).to_string()) =>
+        {
+            Times(factor).to_string()
         }
         Some([low, high]) => format!("{} ({} to {})", Times(factor), Times(low), Times(high)),
         None => Times(factor).to_string(),
@@ -206,6 +212,7 @@ mod tests {
     fn speedups_have_three_digits() {
         assert_eq!(speedup(4.0, Some([1.0, 8.0])), "1.00× to 8.00×");
         assert_eq!(speedup(4.136, None), "4.14×");
+        assert_eq!(speedup(2.0, Some([1.9999, 2.0])), "2.00×");
         assert_eq!(speedup(4.0, Some([2.105, 7.6])), "4.00× (2.10× to 7.60×)");
         assert_eq!(
             tried(

@@ -35,17 +35,19 @@ pub fn class_shares(analysis: &CountersAnalysis) -> String {
 }
 
 fn result(analysis: &CountersAnalysis) -> String {
-    let total: Nanos = analysis
-        .launches
-        .iter()
-        .filter_map(|row| row.duration_ns)
-        .sum();
+    let durations = analysis.launches.iter().filter_map(|row| row.duration_ns);
+    // Pages of a single section have no durations.
+    let total = if durations.clone().next().is_none() {
+        "duration not recorded".to_owned()
+    } else {
+        format!("{} together (cold caches)", durations.sum::<Nanos>())
+    };
     let launches = Count(analysis.launches.len() as u64, "launch");
     let joined = analysis
         .joined
         .map(|joined| format!("; {joined} of them match a kernel on the timeline"));
     format!(
-        "{launches} with counters, {total} together (cold caches){}.",
+        "{launches} with counters, {total}{}.",
         joined.unwrap_or_default()
     )
 }
@@ -53,7 +55,10 @@ fn result(analysis: &CountersAnalysis) -> String {
 fn launch(row: &CountedLaunch) -> String {
     let mut parts = Vec::new();
     parts.extend(row.duration_ns.map(|time| time.to_string()));
-    parts.push(class(row.class).to_owned());
+    parts.push(match row.class {
+        KernelBottleneck::Unknown => "class unknown".to_owned(),
+        known => class(known).to_owned(),
+    });
     // What decides: the SM may be less busy than its FLOP pipe is full.
     let flop_rate = row.used.flops_pct;
     parts.extend(

@@ -158,10 +158,10 @@ pub fn rule(analysis: &CountersAnalysis) -> String {
         None => "FLOP rates are divided by the peaks that the counters state".to_owned(),
     };
     format!(
-        "A kernel is bound by the unit with the highest throughput, where that is at least {low_pct} % of peak; below, it is \
+        "A kernel is bound by the unit with the highest throughput. Memory counts from {low_pct} % of peak, compute from {low_pct} % of \
+         a FLOP peak or {high_pct} % SM throughput: SMs that are less busy may compute addresses or wait. A kernel that reaches neither is \
          latency-bound. Compute and memory within {margin_pct} points of each other are balanced. Fewer blocks than SMs and no unit at \
-         {high_pct} % is an under-filled grid. Compute needs {low_pct} % of a FLOP peak or {high_pct} % SM throughput; {peaks}. \
-         The margins are `pipeline.ncu.classify`."
+         {high_pct} % is an under-filled grid. {peaks}. The margins are `pipeline.ncu.classify`."
     )
 }
 

@@ -6,7 +6,10 @@ use llmprof_units::{Basis, Count, format_significant};
 use crate::analyzed::{PhaseStatics, Statics};
 
 pub(super) fn title(statics: &Statics) -> String {
-    format!("{}: theoretical cost", statics.model)
+    match &statics.device {
+        Some(device) => format!("{} on {device}: theoretical cost", statics.model),
+        None => format!("{}: theoretical cost", statics.model),
+    }
 }
 
 /// Parameters and workload in one line.
@@ -116,7 +119,12 @@ pub fn assumptions(statics: &Statics) -> Vec<String> {
     items.push(match &statics.device {
         Some(device) => format!(
             "Roofline time on {device} is Σ over operators of max(GEMM FLOPs ÷ peak, other FLOPs ÷ peak, minimum DRAM traffic ÷ \
-             bandwidth). No software can be faster."
+             bandwidth). {}",
+            if statics.has_measured_peaks {
+                "These peaks are what a calibration reached: a run can be faster where it was disturbed."
+            } else {
+                "No software can be faster."
+            }
         ),
         None => {
             "No device was chosen, so there is no roofline time: set `hardware.spec` (`llmprof hardware list`)."

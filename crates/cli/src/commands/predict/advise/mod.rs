@@ -126,9 +126,8 @@ fn figures(
         .map_err(|error| Failure::new(error.to_string()))?;
     Ok(PredictedFigures::from_prediction(
         &prediction,
-        workload.new_tokens,
+        &workload,
         model.parameter_count(),
-        workload.parallel.rank_count(),
     ))
 }
 
@@ -198,7 +197,7 @@ impl Advisor<'_> {
         let profile = change.profile.as_ref().unwrap_or(&self.profile);
         let after = figures(&changed, profile).ok()?;
         let speedup = after.tokens_per_s / before.tokens_per_s.max(1e-12);
-        let interval = after.speedup_interval(before, speedup);
+        let interval = after.speedup_interval(before, speedup, change.profile.is_none());
         let refused = jobs::check(&self.with(&change.overrides)).err();
         Some(ChangeAdvice {
             code: change.code,

@@ -53,6 +53,9 @@ pub(crate) const TUNED_GEMMS_MIN_FRACTION: f64 = 0.7;
 /// Part of the time that ranks wait for one of them from which on it is named: less is no reason to look for what it did.
 pub(crate) const RANK_WAITING_MIN_SHARE: f64 = 0.001;
 
+/// Part of the exposed communication of a rank above which it is mostly waiting: balancing the ranks saves more than overlap.
+pub(crate) const MOSTLY_WAITING_MIN_SHARE: f64 = 0.5;
+
 /// Part of the wall time from which on a range is named that is open while nothing runs: less is not what a reader looks for first.
 pub(crate) const OPEN_RANGE_MIN_SHARE: f64 = 0.1;
 

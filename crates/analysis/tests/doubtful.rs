@@ -155,6 +155,26 @@ fn a_step_without_all_of_its_kernels_is_compared_with_nothing() {
     assert!(has(&analyzed(&cut()), "analysis.cut_steps"));
 }
 
+/// Every other kernel of a trace without ranges is lost: the device may have worked in the gaps.
+#[test]
+fn a_trace_without_ranges_and_kernels_has_no_idle_time() {
+    let unmarked = |event: &mut Value| {
+        let is_mark = ["user_annotation", "gpu_user_annotation", "python_function"]
+            .iter()
+            .any(|kind| event["cat"] == **kind);
+        !is_mark
+    };
+    let whole = analyzed(&altered(PREFILL, unmarked));
+    assert!(!has(&whole, "analysis.cut_steps"));
+    let count = std::cell::Cell::new(0);
+    let cut = analyzed(&altered(PREFILL, |event| {
+        count.set(count.get() + u64::from(is_on_device(event)));
+        unmarked(event) && (!is_on_device(event) || count.get() % 2 == 0)
+    }));
+    assert!(has(&cut, "analysis.cut_steps"));
+    assert!(cut.phases.iter().all(|phase| phase.misses_kernels()));
+}
+
 /// The clock of the device is behind by 5 ms, 40 ms or 2 s: launches still lead to the step.
 #[test]
 fn where_clocks_disagree_the_device_alone_is_believed() {

@@ -139,8 +139,9 @@ fn faults_of_deployed_services_are_named() {
 #[test]
 fn faults_of_applications_are_named() {
     let kept = Kept {
-        named: 5,
-        alarms: 0,
+        named: 6,
+        // Fills of new tensors, which deterministic algorithms make: not in the labels of that fault.
+        alarms: 2,
         right: 0,
     };
     check_folder("fixtures/faults/harbor", &kept);

@@ -413,7 +413,7 @@ fn regular_steps_without_numbers_are_not_matched() {
 
 #[test]
 fn sequence_numbers_match_whatever_the_order() {
-    let make = |rank: u32| {
+    let make = |rank: u32, group_size: u32| {
         let mut builder = TraceBuilder::default();
         let name = builder.intern("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(int)");
         let (call, group, dtype) = (
@@ -440,7 +440,7 @@ fn sequence_numbers_match_whatever_the_order() {
                 correlation,
                 name: call,
                 process_group: group,
-                group_size: 4,
+                group_size,
                 sequence: 100 + number,
                 in_elements: 1024,
                 out_elements: 1024,
@@ -456,7 +456,7 @@ fn sequence_numbers_match_whatever_the_order() {
             .insert("distributed_world_size".to_owned(), "4".to_owned());
         builder.finish()
     };
-    let (analysis, found) = analyzed(&recorded(vec![make(0), make(1)]));
+    let (analysis, found) = analyzed(&recorded(vec![make(0, 4), make(1, 4)]));
     assert_eq!(found.matched_by, Some(MatchedBy::Sequence));
     assert_eq!((found.matched, found.unmatched), (5, 1));
     let [row] = found.collectives.as_slice() else {
@@ -476,6 +476,23 @@ fn sequence_numbers_match_whatever_the_order() {
             .iter()
             .any(|issue| issue.code.as_str() == "ranks.missing")
     );
+    assert!(row.bus_bytes_per_s.is_some());
+    // Two ranks of the four are missing: what these two do not wait for each other may be waiting for those.
+    let told = analysis
+        .findings
+        .iter()
+        .find_map(|finding| match &finding.conclusion {
+            Some(Conclusion::Communication {
+                waiting_share,
+                rank,
+                ..
+            }) => Some((*waiting_share, *rank)),
+            _ => None,
+        });
+    assert_eq!(told, Some((None, Some((0, 4)))));
+    // Without the size of the group nothing says how many took part.
+    let (_, found) = analyzed(&recorded(vec![make(0, 0), make(1, 0)]));
+    assert_eq!(found.collectives[0].bus_bytes_per_s, None);
 }
 
 /// Ranks of two jobs share no collective that ran at the same time.

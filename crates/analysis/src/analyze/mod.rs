@@ -61,6 +61,7 @@ use crate::ranks;
 use crate::serving::analyze_load;
 use crate::statics;
 use crate::telemetry::{self, HostTelemetry};
+use crate::thresholds::MOSTLY_WAITING_MIN_SHARE;
 
 /// Other traces of the run. Other ranks and captures of graphs have analyses of their own.
 fn analyze_others(record: &RunRecord, device: Option<&Device>) -> Vec<Analysis> {
@@ -208,10 +209,17 @@ fn say_waiting(findings: &mut [Finding], ranks: &ranks::RanksAnalysis) {
         if let Some(Conclusion::Communication {
             waiting_share,
             device,
+            rank,
             ..
         }) = &mut finding.conclusion
         {
             *waiting_share = ranks.waiting_share(*device);
+            // What the imported ranks do not wait for each other may be waiting for the others.
+            if ranks.part_of_job().is_some()
+                && waiting_share.is_none_or(|share| share <= MOSTLY_WAITING_MIN_SHARE)
+            {
+                (*waiting_share, *rank) = (None, ranks.part_of_job());
+            }
         }
     }
 }

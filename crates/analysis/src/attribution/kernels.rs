@@ -203,7 +203,10 @@ fn launcher_row(trace: &Trace, launches: &[(Configuration, u32)]) -> LauncherRow
         total_ns: Nanos(launches.iter().fold(0_i64, |sum, (_, row)| {
             sum.saturating_add(table.duration[*row as usize])
         })),
-        occupancy: device.and_then(|device| Occupancy::from_launch(size(grid), needs, device)),
+        // Every kernel uses registers: without them the launch was not recorded.
+        occupancy: device
+            .filter(|_| registers > 0)
+            .and_then(|device| Occupancy::from_launch(size(grid), needs, device)),
         estimated_occupancy_pct: (!estimate.is_nan()).then_some(estimate),
     }
 }

@@ -455,6 +455,16 @@ impl CauseKind {
         )
     }
 
+    /// Recorded time of a step in what the host does instead of launching, where that is all that the cause is about.
+    pub(super) fn host_time(&self) -> Option<Nanos> {
+        match self {
+            Self::HostCode { time_ns, .. }
+            | Self::HostCalls { time_ns, .. }
+            | Self::HostOperators { time_ns, .. } => Some(*time_ns),
+            _ => None,
+        }
+    }
+
     /// Whether it is a pause that the trace shows once.
     pub fn is_seen_once(&self) -> bool {
         matches!(
@@ -562,11 +572,16 @@ pub struct PhaseGain {
 impl PhaseGain {
     /// Widens the range of replays, which covers the profiler's cost and new durations, by what they do not show, such as the speed of the
     /// host without the profiler. An upper bound stays one.
-    pub(super) fn widen_range(&mut self) {
+    ///
+    /// No gain is more than `most_ns`, where that is known.
+    pub(super) fn widen_range(&mut self, most_ns: Option<Nanos>) {
         if self.saved_ns.0 > 0 {
             let scaled = |time: Nanos, ratio: f64| Nanos((ratio * time.0 as f64) as i64);
+            let most = most_ns.unwrap_or(self.now_ns).min(self.now_ns);
             self.low_ns = scaled(self.low_ns, GAIN_LOW_RATIO);
-            self.high_ns = scaled(self.high_ns, GAIN_HIGH_RATIO).min(self.now_ns);
+            self.high_ns = scaled(self.high_ns, GAIN_HIGH_RATIO)
+                .min(most)
+                .max(self.saved_ns);
         }
     }
 

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::CauseCandidate;
-use super::cause::{Cause, PhaseGain};
+use super::cause::{Cause, CauseKind, PhaseGain};
 use super::chosen_windows::{choose_windows, joined_parts};
 use super::open_scene::open_scene;
 use super::pauses::pause_lengths;
@@ -21,7 +21,7 @@ use super::scene::{NameTable, Scene};
 use super::shapes::read_shapes;
 use super::small_batches::passes_of_steps;
 use super::subject::ProgramFacts;
-use crate::replay::{Edit, Graph, HostWindow, PhaseWindows, Replay, ReplayModel};
+use crate::replay::{CallWait, Edit, Graph, HostWindow, PhaseWindows, Replay, ReplayModel};
 
 /// What torch's profiler costs per host event, ns: median over 20 traces of an H200 with plain times (fixtures/faults).
 const EVENT_COST_NS: f64 = 2_500.0;
@@ -130,6 +130,8 @@ struct CandidateGain {
     gain: PhaseGain,
     /// Time of the replayed steps without it.
     after_ns: i64,
+    /// The most that removing it can save in a step, by what stays: see [`gain_bound`].
+    most_ns: Option<Nanos>,
 }
 
 /// Finds the causes of a trace; `None` if the trace has no launch calls.
@@ -240,8 +242,15 @@ fn judge_phase(phase: &Searched<'_>, index: usize, scene: &Scene<'_>) -> Vec<Can
         .into_iter()
         .flatten()
         .partition(|candidate| candidate.kind.is_general());
+    let mut unhosted = Edit::default();
+    for segment in scene.segments() {
+        if scene.graph.wait_of(segment) == CallWait::No {
+            unhosted.limit_segment(segment, 0);
+        }
+    }
     let judge_one = |candidate: CauseCandidate, (gain, after_ns): (PhaseGain, i64)| CandidateGain {
         phase: index,
+        most_ns: gain_bound(phase, &candidate, &gain, &unhosted),
         candidate,
         gain,
         after_ns,
@@ -457,6 +466,29 @@ fn replay_gain(
     (gain, after[0])
 }
 
+/// The most that a cause on the host can save in a step. What stays takes the time of the device at least, which `unhosted` leaves; and
+/// what the host does otherwise takes no longer without the profiler than with it, whatever it delays.
+fn gain_bound(
+    phase: &Searched<'_>,
+    candidate: &CauseCandidate,
+    gain: &PhaseGain,
+    unhosted: &Edit,
+) -> Option<Nanos> {
+    let kind = &candidate.kind;
+    if !(kind.is_host_time() || matches!(kind, CauseKind::LaunchBound { .. })) {
+        return None;
+    }
+    let edits = [&candidate.edit, unhosted];
+    let stays = phase.time_with(&edits) / phase.steps.replayed as i64;
+    let most = gain.now_ns.0 - stays;
+    let Some(host) = kind.host_time() else {
+        return Some(Nanos(most));
+    };
+    let [.., recorded] = phase.all.total_with(&edits[..1]);
+    let delayed = (phase.unchanged[3] - recorded) / phase.steps.replayed as i64;
+    Some(Nanos(most.min(delayed.max(host.0))))
+}
+
 fn summarize_replay(phase: &Searched<'_>, index: usize, judged: &[CandidateGain]) -> PhaseReplay {
     let causes = judged.iter().filter(|judged| judged.phase == index);
     let all: Vec<&Edit> = causes
@@ -491,13 +523,10 @@ fn is_same(a: &CauseCandidate, b: &CauseCandidate) -> bool {
         && are_one_place
         && match (&a.kind, &b.kind) {
             (
-                super::CauseKind::HostCopies { to_device: a, .. },
-                super::CauseKind::HostCopies { to_device: b, .. },
+                CauseKind::HostCopies { to_device: a, .. },
+                CauseKind::HostCopies { to_device: b, .. },
             ) => a == b,
-            (
-                super::CauseKind::HostCalls { call: a, .. },
-                super::CauseKind::HostCalls { call: b, .. },
-            ) => a == b,
+            (CauseKind::HostCalls { call: a, .. }, CauseKind::HostCalls { call: b, .. }) => a == b,
             _ => true,
         }
 }
@@ -527,7 +556,7 @@ fn merge_causes(phases: &[Searched<'_>], mut judged: Vec<CandidateGain>) -> Vec<
             // A replay that does not explain the recording gives no gain, nor does what may never come again.
             let is_explained = phases[judged.phase].error.abs() <= REPLAY_ERROR_MAX_SHARE;
             if is_explained && !judged.candidate.kind.is_seen_once() {
-                judged.gain.widen_range();
+                judged.gain.widen_range(judged.most_ns);
                 gains.push(judged.gain);
             }
             first.get_or_insert((judged.candidate, phases[judged.phase].steps.replayed));

@@ -231,6 +231,10 @@ mod tests {
             .gain_of("host_operators")
             .unwrap();
         assert!((1.5..1.7).contains(&saved), "{saved} of {now} ms");
+        // No more than the operators take.
+        let diagnosed = sketch_host_operator(400).diagnose();
+        let gain = &diagnosed.cause("host_operators").unwrap().gains[0];
+        assert!(gain.high_ns.0 < 1_700_000, "{gain:?}");
     }
 
     /// What the host computes is sent by a copy of 2 ms: where the device computes it there is nothing to send.

@@ -84,6 +84,10 @@ mod tests {
             .gain_of("launch_bound")
             .unwrap();
         assert!(saved > 0.4 * now, "{saved} of {now} ms");
+        // The kernels stay.
+        let diagnosed = sketch_kernels(2).diagnose();
+        let gain = &diagnosed.cause("launch_bound").unwrap().gains[0];
+        assert!(gain.high_ns.0 <= gain.now_ns.0 - 200_000, "{gain:?}");
     }
 
     /// 120 µs of code after every fifth product are no launches.

@@ -117,17 +117,30 @@ pub(crate) fn draw_findings(facts: &FindingFacts<'_>) -> Vec<Finding> {
             finding.gain = finding.gain.take().filter(is_measured);
         }
     }
+    let is_communication_stated = findings
+        .iter()
+        .any(|finding| matches!(finding.conclusion, Some(Conclusion::Communication { .. })));
     // A replayed gain is of the recorded timeline, whatever ran; a cut recording has none.
     if !facts.is_cut {
         findings.extend(
             facts
                 .diagnosis
                 .map(causes::cause_findings)
-                .unwrap_or_default(),
+                .unwrap_or_default()
+                .into_iter()
+                .filter(|finding| !(is_communication_stated && is_bare_communication(finding))),
         );
     }
     sort_findings(&mut findings);
     findings
+}
+
+/// Whether a finding names exposed communication as a cause and states no gain: the share of the time that it takes says more.
+fn is_bare_communication(finding: &Finding) -> bool {
+    let Some(Conclusion::Cause { cause }) = &finding.conclusion else {
+        return false;
+    };
+    matches!(cause.kind, CauseKind::Communication { .. }) && cause.gains.is_empty()
 }
 
 /// Whether the device waits for the host so much that it would only wait longer if it worked faster.

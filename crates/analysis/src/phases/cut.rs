@@ -4,7 +4,7 @@ use llmprof_record::issue::{Issue, IssueCode};
 use llmprof_record::trace::{StrId, ThreadId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Phases, TraceWindow};
+use super::{PhaseSource, Phases, TraceWindow};
 use crate::thresholds::{CUT_LAUNCHES_MIN_PART, CUT_SILENCE_MIN_NS, CUT_SILENCE_MIN_PART};
 use crate::timeline::device_events::DeviceEvents;
 use crate::timeline::launches::{ApiKind, is_api};
@@ -99,13 +99,18 @@ pub(super) fn mark_missing_kernels(
             by_name[window.name].without += launched.without;
         }
     }
+    let is_whole = phases.source == PhaseSource::Whole;
     let cut = phases.names.iter().zip(by_name);
     cut.filter(|(_, launched)| launched.without > 0)
         .map(|(name, launched)| {
-            Issue::warning(IssueCode::AnalysisCutSteps)
-                .with("phase", phase_name(name))
+            let issue = Issue::warning(IssueCode::AnalysisCutSteps)
                 .with("without", launched.without)
-                .with("launches", launched.calls)
+                .with("launches", launched.calls);
+            if is_whole {
+                issue
+            } else {
+                issue.with("phase", phase_name(name))
+            }
         })
         .collect()
 }

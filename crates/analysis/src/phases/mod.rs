@@ -266,7 +266,9 @@ impl Phases {
             phases.clip_to_device(events, launched);
         }
         // The capture of graphs executes nothing, and has no kernels to miss.
-        if phases.by_host_range() && !is_sliced && !is_graph_capture(trace) {
+        let are_launches_known =
+            phases.by_host_range() || launched.are_known && !events.all().is_empty();
+        if are_launches_known && !is_sliced && !is_graph_capture(trace) {
             let cut = cut::mark_missing_kernels(&mut phases, trace, events);
             phases.issues.extend(cut);
         }

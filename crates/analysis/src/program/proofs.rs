@@ -1,6 +1,6 @@
 //! The facts of a trace that show what ran.
 
-use llmprof_record::kernel_name::{Category, classify};
+use llmprof_record::kernel_name::{Category, KernelClass, Library, classify};
 use llmprof_record::trace::{HostKind, StrId, Trace};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -24,18 +24,51 @@ const OPTIMIZERS_LISTED_MAX: usize = 3;
 /// How many classes of modules a proof names.
 const MODULES_LISTED_MAX: usize = 3;
 
-/// Parts of the names of kernels that compute gradients of weights, or change weights.
-const WEIGHT_KERNELS: [&str; 3] = ["wgrad", "AdamFunctor", "FusedAdam"];
+/// Parts of the names of kernels that change weights.
+const OPTIMIZER_KERNELS: [&str; 2] = ["AdamFunctor", "FusedAdam"];
+/// Part of the names of kernels that compute gradients of weights, where a library of deep learning has them.
+const WEIGHT_GRADIENT: &str = "wgrad";
+/// What the names of such kernels have in them where they do not name their library: cuDNN's `sm80_xmma_wgrad_implicit_gemm_…`.
+const WEIGHT_GRADIENT_FORMS: [&str; 2] = ["xmma", "gemm"];
 /// Parts of the names of other kernels that only gradients have. `dgrad` is not one of them: transposed convolutions of an
 /// inference run as the data gradient of a convolution.
-const GRADIENT_KERNELS: [&str; 6] = [
-    "flash_bwd",
-    "fmha_bwd",
-    "FmhaBwd",
-    "bwd_dkdv",
-    "_backward",
-    "layer_norm_grad",
-];
+const GRADIENT_KERNELS: [&str; 4] = ["flash_bwd", "fmha_bwd", "FmhaBwd", "bwd_dkdv"];
+/// The same, where a library of deep learning has them or the rest of the name is of its operators: solvers and reconstructions have
+/// backward substitutions and projections.
+const BACKWARD_KERNELS: [&str; 2] = ["_backward", "layer_norm_grad"];
+
+/// Whether a name shows a library whose kernels with `backward` in their names compute gradients. The kernels of CUB and rocPRIM have
+/// functions of any program as template arguments.
+fn is_of_learning_library(class: KernelClass) -> bool {
+    !matches!(
+        class.library,
+        Library::Unknown | Library::Cub | Library::RocPrim
+    )
+}
+
+/// Whether a kernel computes gradients of weights, or changes weights.
+fn is_weight_kernel(name: &str) -> bool {
+    let has = |part: &str| name.contains(part);
+    OPTIMIZER_KERNELS.iter().any(|part| has(part))
+        || name.contains(WEIGHT_GRADIENT)
+            && (WEIGHT_GRADIENT_FORMS.iter().any(|part| has(part))
+                || is_of_learning_library(classify(name)))
+}
+
+/// Whether a kernel computes gradients of anything.
+fn is_gradient_kernel(name: &str) -> bool {
+    let has = |part: &str| name.contains(part);
+    let is_learned = || {
+        let class = classify(name);
+        let is_of_model = matches!(
+            class.category,
+            Category::Attention | Category::Norm | Category::Softmax | Category::Embedding
+        );
+        is_of_model || is_of_learning_library(class)
+    };
+    GRADIENT_KERNELS.iter().any(|part| has(part))
+        || BACKWARD_KERNELS.iter().any(|part| has(part)) && is_learned()
+}
 
 /// Whether an operator computes gradients: autograd's own names, and those of its functions (`AddmmBackward0`).
 pub(crate) fn is_backward_op(name: &str) -> bool {
@@ -256,13 +289,7 @@ fn optimizer_proofs(trace: &Trace) -> Vec<Proof> {
 
 /// A kernel of gradients of weights; where no operators were recorded, of any gradients.
 fn training_kernel(trace: &Trace, is_alone: bool) -> Option<Proof> {
-    let others = if is_alone { &GRADIENT_KERNELS[..] } else { &[] };
-    let is_told = |name: &str| {
-        WEIGHT_KERNELS
-            .iter()
-            .chain(others)
-            .any(|part| name.contains(part))
-    };
+    let is_told = |name: &str| is_weight_kernel(name) || is_alone && is_gradient_kernel(name);
     let row = named_rows(trace, &trace.kernels.name, is_told).next()?;
     Some(Proof::TrainingKernel {
         name: trace.text(trace.kernels.name[row]).to_owned(),

@@ -66,8 +66,33 @@ fn gradients_of_inputs_are_no_training() {
     assert_eq!(kind_of(&asked, &[], &[]), ProgramKind::Other);
     // Attention has gradients by inputs; `wgrad` computes those of weights.
     assert_eq!(kind_of(&pass, &[], &["flash_bwd"]), ProgramKind::Other);
-    assert_eq!(kind_of(&pass, &[], &["wgrad"]), ProgramKind::Training);
+    let weights = "void cudnn::cnn::wgrad_alg0_engine<float, 128>(int)";
+    assert_eq!(kind_of(&pass, &[], &[weights]), ProgramKind::Training);
     assert_eq!(kind_of(&[], &[], &["flash_bwd"]), ProgramKind::Training);
+}
+
+/// Solvers substitute, tomography projects and hidden Markov models pass backward.
+#[test]
+fn backward_kernels_of_other_fields_are_no_training() {
+    for name in [
+        "thomas_backward_substitution_kernel<double>(double*)",
+        "ct_backward_projection_kernel<float>(float*)",
+        "fft_backward_c2r<float>(float*)",
+        "hmm_forward_backward_kernel<float>(float*)",
+        "wgrad_density(float*)",
+        "void cub::DeviceScanKernel<int, sweep_backward_op>(int)",
+    ] {
+        assert_eq!(kind_of(&[], &[], &[name]), ProgramKind::Unknown, "{name}");
+    }
+    for name in [
+        "void at::native::(anonymous namespace)::max_pool_backward_nchw<float, float>(int)",
+        "void (anonymous namespace)::softmax_warp_backward<float, float, float, 1>(float*)",
+        "triton_poi_fused_native_dropout_backward_0",
+        "sm80_xmma_wgrad_implicit_gemm_indexed_bf16bf16_bf16f32_f32_nhwckrsc_nhwc",
+        "split_embedding_backward_codegen_dense_unweighted_find_long_segments(int)",
+    ] {
+        assert_eq!(kind_of(&[], &[], &[name]), ProgramKind::Training, "{name}");
+    }
 }
 
 /// Every `nn.LSTM` asks whether cuDNN could run it, on a CPU too.

@@ -129,8 +129,10 @@ pub(crate) fn analyze(record: &RunRecord) -> Option<(RanksAnalysis, Vec<Issue>)>
     });
     let in_meetings: usize = meetings.iter().map(|meeting| meeting.members.len()).sum();
     let instances: usize = ranks.iter().map(|work| work.calls.collectives.len()).sum();
+    let world_size = world_sizes(record).into_iter().max();
+    let misses_ranks = !are_devices && world_size.is_some_and(|size| size as usize > ranks.len());
     let analysis = RanksAnalysis {
-        world_size: world_sizes(record).into_iter().max(),
+        world_size,
         are_devices: *are_devices,
         span_ns: Nanos((window.1 - window.0).max(0)),
         entered_apart_ns: Nanos(largest_distance(&entered)),
@@ -138,7 +140,7 @@ pub(crate) fn analyze(record: &RunRecord) -> Option<(RanksAnalysis, Vec<Issue>)>
         matched: meetings.len() as u64,
         unmatched: instances.saturating_sub(in_meetings) as u64,
         ranks: rank_rows.collect(),
-        collectives: collective_rows(meetings, &calls_of(ranks)),
+        collectives: collective_rows(meetings, &calls_of(ranks), misses_ranks),
         slowest: find_slowest(ranks, pieces, meetings, &entered, *window),
         job: (!are_devices).then(|| job_of(record)).flatten(),
     };
@@ -166,6 +168,15 @@ impl RanksAnalysis {
         let row = rows.find(|row| device.is_none_or(|device| row.rank == device))?;
         let exposed = row.exposed_communication().0;
         (exposed > 0).then(|| row.exposed_waiting_ns.0 as f64 / exposed as f64)
+    }
+}
+
+impl RanksAnalysis {
+    /// The first rank, which the findings are of, and the number of ranks of the job, where some of them were not imported.
+    pub(crate) fn part_of_job(&self) -> Option<(u64, u64)> {
+        let world = self.world_size.filter(|_| !self.are_devices)?;
+        let first = self.ranks.first()?;
+        (world as usize > self.ranks.len()).then_some((u64::from(first.rank), u64::from(world)))
     }
 }
 

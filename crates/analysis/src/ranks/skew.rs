@@ -29,6 +29,8 @@ pub(super) struct Meeting {
     pub(super) by: MatchedBy,
     pub(super) members: Vec<Member>,
     pub(super) group_size: u64,
+    /// Whether a rank recorded the size of the group; else it is the number of ranks that show the collective.
+    pub(super) is_size_recorded: bool,
     /// When the last rank began, and its index.
     pub(super) last_start: i64,
     pub(super) last: usize,
@@ -81,6 +83,7 @@ impl Meeting {
                 .map(|instance| instance.group_size)
                 .max()?
                 .max(members.len() as u64),
+            is_size_recorded: instances().any(|instance| instance.group_size > 0),
             last_start: last.start,
             last: last.rank,
             end: members.iter().map(|member| member.end).max()?,
@@ -153,7 +156,13 @@ pub struct CollectiveRow {
 }
 
 /// Collectives by kind, group size and message size, the longest skew and transfer first.
-pub(super) fn collective_rows(meetings: &[Meeting], ranks: &[&RankCalls]) -> Vec<CollectiveRow> {
+///
+/// Where ranks of the job are missing, only a recorded group size says how many took part.
+pub(super) fn collective_rows(
+    meetings: &[Meeting],
+    ranks: &[&RankCalls],
+    misses_ranks: bool,
+) -> Vec<CollectiveRow> {
     let mut groups: BTreeMap<(CollectiveKind, u64, Option<u64>), Vec<&Meeting>> = BTreeMap::new();
     for meeting in meetings {
         let key = (meeting.kind, meeting.group_size, meeting.message_bytes());
@@ -178,7 +187,9 @@ pub(super) fn collective_rows(meetings: &[Meeting], ranks: &[&RankCalls]) -> Vec
                 .max_by_key(|&(rank, (skew, _))| (skew, usize::MAX - rank));
             let (last_rank, (last_rank_skew, last_rank_calls)) = most.unwrap_or_default();
             let transfer = whole_median(&mut transfers).unwrap_or_default();
-            let bus = kind.bus_bytes(meetings[0].given, meetings[0].got, group_size);
+            let bus = kind
+                .bus_bytes(meetings[0].given, meetings[0].got, group_size)
+                .filter(|_| meetings[0].is_size_recorded || !misses_ranks);
             CollectiveRow {
                 kind,
                 group_size,

@@ -3,7 +3,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Lowered, NameRule, anywhere, first_match, head};
+use super::{Lowered, NameRule, anywhere, first_match, head, word, word_end};
 
 /// The purpose of a kernel, as far as its name shows.
 #[derive(
@@ -109,10 +109,7 @@ pub(super) fn find_category(name: &Lowered) -> Category {
     };
     let named = LIBRARIES.iter().find(|(word, _)| name.head.contains(word));
     if let Some((word, own)) = named {
-        let name = Lowered {
-            head: name.head.replace(word, ""),
-            whole: name.whole.replace(word, ""),
-        };
+        let name = name.without(word);
         let category = first_match(own, &name).or_else(|| first_match(RULES, &name));
         return category.unwrap_or(Category::Other);
     }
@@ -312,7 +309,8 @@ const RULES: &[NameRule<Category>] = &[
     head("kv_cache", Category::Cache),
     // Rotary embedding, alone or fused with what surrounds it.
     head("rotary", Category::Rope),
-    head("rope", Category::Rope),
+    word("rope", Category::Rope),
+    word("mrope", Category::Rope),
     head("kn_entry_", Category::Rope),
     // Normalization.
     head("rms_norm", Category::Norm),
@@ -433,13 +431,16 @@ const RULES: &[NameRule<Category>] = &[
     anywhere("gemmkernel", Category::Gemm),
     anywhere("flatmmkernel", Category::Gemm),
     // What is left of a mixture of experts are its routing and permutations.
-    head("moe", Category::Moe),
+    word("moe", Category::Moe),
     head("dot_kernel", Category::Gemv),
     anywhere("cublasgemvparams", Category::Gemv),
     head("cutlass", Category::Gemm),
     anywhere("kernel2<cutlass", Category::Gemm),
     // Change of format.
-    head("quant", Category::Quantize),
+    word_end("quant", Category::Quantize),
+    word_end("quantize", Category::Quantize),
+    word_end("quantized", Category::Quantize),
+    word_end("quantization", Category::Quantize),
     head("meanscale", Category::Quantize),
     head("scaled_fp8", Category::Quantize),
     head("cvt_fp", Category::Quantize),
@@ -452,12 +453,12 @@ const RULES: &[NameRule<Category>] = &[
     head("segmented_max", Category::Quantize),
     head("reconstruct_exllama", Category::Quantize),
     // Choosing tokens.
-    head("sampling", Category::Sampling),
+    word("sampling", Category::Sampling),
     head("samplefromprob", Category::Sampling),
     head("multinomial", Category::Sampling),
     head("penalt", Category::Sampling),
-    head("topp", Category::Sampling),
-    head("top_p", Category::Sampling),
+    word("topp", Category::Sampling),
+    word("top_p", Category::Sampling),
     head("top_k_renorm", Category::Sampling),
     head("renormprob", Category::Sampling),
     head("topkmask", Category::Sampling),
@@ -478,8 +479,11 @@ const RULES: &[NameRule<Category>] = &[
     head("soft_max", Category::Softmax),
     head("softmax", Category::Softmax),
     head("topk", Category::Sort),
-    head("sort", Category::Sort),
-    head("scan", Category::Scan),
+    word_end("sort", Category::Sort),
+    word_end("sorts", Category::Sort),
+    word_end("sorted", Category::Sort),
+    word_end("sorting", Category::Sort),
+    word_end("scan", Category::Scan),
     anywhere("wrapped_scan_config", Category::Scan),
     head("devicecompact", Category::Scan),
     head("cumsum", Category::Scan),
@@ -523,12 +527,14 @@ const RULES: &[NameRule<Category>] = &[
     head("subtensoropwithscalar", Category::Memset),
     // Ascend's change of layout.
     head("transdata", Category::Copy),
+    // cuDNN's.
+    head("tensortransform", Category::Copy),
     head("transpose", Category::Copy),
     head("permute", Category::Copy),
     head("memcpy", Category::Copy),
     head("memset", Category::Memset),
     anywhere("copy_kernel", Category::Copy),
-    head("copy", Category::Copy),
+    word_end("copy", Category::Copy),
     head("cpy_", Category::Copy),
     head("reorder", Category::Copy),
     head("wrapped_slice", Category::Copy),
@@ -545,7 +551,7 @@ const RULES: &[NameRule<Category>] = &[
     head("gelu", Category::Elementwise),
     head("swiglu", Category::Elementwise),
     head("geglu", Category::Elementwise),
-    head("relu", Category::Elementwise),
+    word_end("relu", Category::Elementwise),
     head("sigmoid", Category::Elementwise),
     head("softcap", Category::Elementwise),
     head("activation", Category::Elementwise),
@@ -561,10 +567,11 @@ const RULES: &[NameRule<Category>] = &[
     head("_dfg_kernel", Category::Elementwise),
     head("_exact_forward", Category::Elementwise),
     head("_exact_backward", Category::Elementwise),
-    head("fill", Category::Elementwise),
+    word("fill", Category::Elementwise),
     head("triu_tril", Category::Elementwise),
     head("dropout", Category::Elementwise),
-    head("adam", Category::Elementwise),
+    word("adam", Category::Elementwise),
+    word("adamw", Category::Elementwise),
     head("adagrad", Category::Elementwise),
     head("hadamard", Category::Elementwise),
     head("fused_", Category::Elementwise),
@@ -831,5 +838,39 @@ mod tests {
             })
             .collect();
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    /// `propeller` has no rotary embedding and `quantum` no quantization in it.
+    #[test]
+    fn words_of_other_fields_are_no_purpose() {
+        let names = [
+            "void propeller_flow(float*)",
+            "void europe_option_pricing(float*)",
+            "void moeller_trumbore_intersect(float*)",
+            "void moebius_transform(float*)",
+            "void smoe_denoise(float*)",
+            "void quantum_gate_apply(float2*)",
+            "void quantile_kernel(float*)",
+            "void copyright_check(int*)",
+            "void fillet_cad(int*)",
+            "void adams_bashforth(double*)",
+            "void sortie_planner(int*)",
+            "void subsampling_kernel(float*)",
+            "void stopped_particles(float*)",
+        ];
+        for name in names {
+            assert_eq!(classify(name).category, Other, "{name}");
+        }
+        let words = [
+            ("void RopeQuantizeKernel<int>(int)", Rope),
+            ("void vllm::mrope2d(int)", Rope),
+            ("void fusedMoEKernel<int>(int)", Moe),
+            ("void airTopPSamplingKernel<int>(int)", Sampling),
+            ("void argsort_f32_i32<int>(int)", Sort),
+            ("void dequantize_block_q4_K<int>(int)", Quantize),
+        ];
+        for (name, category) in words {
+            assert_eq!(classify(name).category, category, "{name}");
+        }
     }
 }

@@ -33,6 +33,7 @@ pub fn classify(name: &str) -> KernelClass {
     let Parsed { canonical, head } = canonical::parse_name(name);
     let name = Lowered {
         head: head.to_ascii_lowercase(),
+        cased: head,
         whole: format!("{name} {canonical}").to_ascii_lowercase(),
     };
     KernelClass {
@@ -45,6 +46,8 @@ pub fn classify(name: &str) -> KernelClass {
 struct Lowered {
     /// The path of the function without template arguments and parameters.
     head: String,
+    /// The same path as written: a change of case begins a word.
+    cased: String,
     /// The name as given, and the canonical name after it.
     whole: String,
 }
@@ -54,6 +57,10 @@ struct Lowered {
 enum NeedlePlace {
     /// In the function's own path.
     Head,
+    /// In the function's own path, as a whole word: `rope` in `fused_rope` and `RopeKernel`, not in `propeller`.
+    Word,
+    /// The same, where other words are built from it: `sort` in `argsort`, not in `sortie`.
+    WordEnd,
     /// Anywhere, template arguments and parameters included.
     Anywhere,
 }
@@ -73,6 +80,22 @@ const fn head<T>(needle: &'static str, gives: T) -> NameRule<T> {
     }
 }
 
+const fn word<T>(needle: &'static str, gives: T) -> NameRule<T> {
+    NameRule {
+        place: NeedlePlace::Word,
+        needle,
+        gives,
+    }
+}
+
+const fn word_end<T>(needle: &'static str, gives: T) -> NameRule<T> {
+    NameRule {
+        place: NeedlePlace::WordEnd,
+        needle,
+        gives,
+    }
+}
+
 const fn anywhere<T>(needle: &'static str, gives: T) -> NameRule<T> {
     NameRule {
         place: NeedlePlace::Anywhere,
@@ -86,7 +109,50 @@ fn first_match<T: Copy>(rules: &[NameRule<T>], name: &Lowered) -> Option<T> {
         .iter()
         .find(|rule| match rule.place {
             NeedlePlace::Head => name.head.contains(rule.needle),
+            NeedlePlace::Word => name.has_word(rule.needle, true),
+            NeedlePlace::WordEnd => name.has_word(rule.needle, false),
             NeedlePlace::Anywhere => name.whole.contains(rule.needle),
         })
         .map(|rule| rule.gives)
+}
+
+impl Lowered {
+    /// The name without each occurrence of a word.
+    fn without(&self, word: &str) -> Self {
+        let (mut cased, mut end) = (String::new(), 0);
+        for (place, found) in self.head.match_indices(word) {
+            cased.push_str(&self.cased[end..place]);
+            end = place + found.len();
+        }
+        cased.push_str(&self.cased[end..]);
+        Self {
+            head: self.head.replace(word, ""),
+            cased,
+            whole: self.whole.replace(word, ""),
+        }
+    }
+
+    /// Whether a word of the path ends with `needle`, or, if `is_whole`, is it.
+    fn has_word(&self, needle: &str, is_whole: bool) -> bool {
+        let text = self.cased.as_bytes();
+        self.head.match_indices(needle).any(|(start, found)| {
+            is_word_boundary(text, start + found.len())
+                && (!is_whole || is_word_boundary(text, start))
+        })
+    }
+}
+
+/// Whether a word begins or ends before this byte: at signs, digits and changes of case, of which `TopPSampling` has three.
+fn is_word_boundary(text: &[u8], place: usize) -> bool {
+    let (Some(before), Some(&after)) = (place.checked_sub(1), text.get(place)) else {
+        return true;
+    };
+    let before = text[before];
+    let begins_capitalized = || {
+        let next = text.get(place + 1);
+        after.is_ascii_uppercase() && next.is_some_and(u8::is_ascii_lowercase)
+    };
+    !(before.is_ascii_alphabetic() && after.is_ascii_alphabetic())
+        || before.is_ascii_lowercase() && after.is_ascii_uppercase()
+        || before.is_ascii_uppercase() && begins_capitalized()
 }

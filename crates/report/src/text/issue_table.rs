@@ -62,7 +62,9 @@ pub(super) fn rows_of(code: &IssueCode) -> &'static [IssueRow] {
         IssueCode::AnalysisCutRange => const { &[IssueRow::new("nothing was recorded in the last {silence_ns:ns} of `{phase}` ({range_ns:ns}), and nothing shows that the recording went on: it is judged up to the last event, and has no bottleneck and no gains")
         .hint("stop the profiler after the range ends, and export the trace again")] },
         IssueCode::AnalysisCutSteps => const { &[IssueRow::new("{without} of {launches} launches of `{phase}` have no kernel in the trace: these steps were recorded in part, and have no idle time, no step time, no roofline time, no MFU and no MBU")
-        .hint("synchronize with the device before the profiler stops; record fewer steps where its buffer is full")] },
+        .hint("synchronize with the device before the profiler stops; record fewer steps where its buffer is full"),
+            IssueRow::new("{without} of {launches} launches have no kernel in the trace: it was recorded in part, and has no idle time, no step time, no roofline time, no MFU and no MBU")
+        .hint("record the kernels of graphs (nsys: --cuda-graph-trace=node); synchronize with the device before the profiler stops")] },
         IssueCode::AnalysisEventsTwice => const { &[IssueRow::new("device events are in the file more than once (of {of} events): counts, sums and overlap are too large")
         .hint("merge traces of different processes only; export the trace again")] },
         IssueCode::AnalysisGemmsAboveRoofline => const { &[IssueRow::new("GEMM shapes ran faster than their roofline: they multiply in another format than their inputs have, or the device is another one; they have no % of roofline")] },

@@ -284,7 +284,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         says: &[
             "communication-bound",
             "rank 3 of 8",
-            "waiting for the other ranks",
+            "waiting for ranks that were not imported",
         ],
         never: &["host-bound", " saves "],
         write: |k| {

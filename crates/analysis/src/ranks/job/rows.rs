@@ -77,8 +77,10 @@ pub(super) fn sum_up(job: &JobRanks<'_>) -> RanksAnalysis {
         .summaries
         .iter()
         .filter_map(|summary| summary.world_size);
+    let world_size = worlds.max();
+    let misses_ranks = world_size.is_some_and(|size| size as usize > job.summaries.len());
     RanksAnalysis {
-        world_size: worlds.max(),
+        world_size,
         are_devices: false,
         span_ns: Nanos(window.1.saturating_sub(window.0).max(0)),
         entered_apart_ns: Nanos(largest_distance(&entered)),
@@ -86,7 +88,11 @@ pub(super) fn sum_up(job: &JobRanks<'_>) -> RanksAnalysis {
         matched: meetings.len() as u64,
         unmatched: calls.saturating_sub(members) as u64,
         ranks: rows_of_ranks,
-        collectives: collective_rows(meetings, &job.calls.iter().collect::<Vec<_>>()),
+        collectives: collective_rows(
+            meetings,
+            &job.calls.iter().collect::<Vec<_>>(),
+            misses_ranks,
+        ),
         slowest,
         job: None,
     }

@@ -22,7 +22,7 @@ fn often(cause: &Cause) -> String {
     let unit = match cause.gains.first() {
         Some(gain) if gain.steps > 1 => format!("a {}", gain.unit_name()),
         Some(_) => "in the pass".to_owned(),
-        None => "in the phase".to_owned(),
+        None => "in each pass".to_owned(),
     };
     // Not the same in every step: so many in all steps.
     let is_even = (cause.count - cause.count.round()).abs() < 0.05 && cause.count >= 0.95;

@@ -336,7 +336,7 @@ fn communication(
     let exposed = Percent(exposed_share);
     let alone = match rank {
         Some((rank, ranks)) => format!(
-            " (rank {rank} of {ranks}; it contains waiting for the other ranks, which were not imported)"
+            " (rank {rank} of {ranks}; it contains waiting for ranks that were not imported)"
         ),
         None if waiting_share.is_none() => {
             " (it contains waiting for other ranks, which this trace does not show)".to_owned()

@@ -516,9 +516,6 @@ impl Phases {
                 _ => with_work.push((*window, span)),
             }
         }
-        if !launched.clocks_disagree && self.extend_awaited(&works, &earlier) {
-            return Ok(());
-        }
         let is_later = launched.clocks_disagree || later > all - later;
         // A device that works for a small part of the ranges does not set their pace: they are as long as they were recorded.
         let length = |(start, end): (i64, i64)| end.saturating_sub(start) as f64;
@@ -527,6 +524,17 @@ impl Phases {
             .map(|(range, _)| length((range.start, range.end)));
         let busy = with_work.iter().map(|(_, span)| length(*span));
         let sets_pace = busy.sum::<f64>() >= DEVICE_PACE_MIN_SHARE * ranges.sum::<f64>();
+        // From one range's work to the next one's is no time of a range that mostly prepares its work.
+        let pauses = with_work
+            .windows(2)
+            .filter(|pair| length((pair[0].1.1, pair[1].1.0)) > length(pair[0].1))
+            .count();
+        if (!sets_pace || 2 * pauses >= with_work.len())
+            && !launched.clocks_disagree
+            && self.extend_awaited(&works, &earlier)
+        {
+            return Ok(());
+        }
         if with_work.is_empty() || !is_later || !sets_pace {
             return Ok(());
         }

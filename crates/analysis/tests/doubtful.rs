@@ -169,10 +169,10 @@ fn a_trace_without_ranges_and_kernels_has_no_idle_time() {
     let count = std::cell::Cell::new(0);
     let cut = analyzed(&altered(PREFILL, |event| {
         count.set(count.get() + u64::from(is_on_device(event)));
-        unmarked(event) && (!is_on_device(event) || count.get() % 2 == 0)
+        unmarked(event) && (!is_on_device(event) || count.get().is_multiple_of(2))
     }));
     assert!(has(&cut, "analysis.cut_steps"));
-    assert!(cut.phases.iter().all(|phase| phase.misses_kernels()));
+    assert!(cut.phases.iter().all(PhaseAnalysis::misses_kernels));
 }
 
 /// The clock of the device is behind by 5 ms, 40 ms or 2 s: launches still lead to the step.

@@ -190,7 +190,10 @@ fn a_device_trace_has_the_files_of_a_run_and_their_numbers_agree() {
             "infer.max_new_tokens=5",
         ],
     );
-    assert!(text.contains("decode 129.3 ms (4 × 32.32 ms): host-bound"), "{text}");
+    assert!(
+        text.contains("decode 129.3 ms (4 × 32.32 ms): host-bound"),
+        "{text}"
+    );
     let run = folder.path().join("run");
     for name in [
         "report.md",

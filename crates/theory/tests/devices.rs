@@ -126,7 +126,7 @@ fn unknown_devices_are_errors_with_advice() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("h100_sxm") || error.contains("H100 PCIe"),
+        error.contains("h100_pcie") || error.contains("h100_sxm"),
         "{error}"
     );
     assert!(

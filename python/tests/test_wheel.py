@@ -117,7 +117,6 @@ def test_a_model_runs_and_is_reported(prefix: Path, tmp_path: Path) -> None:
         "model.num_hidden_layers=2",
         "workload.prompt_tokens=16",
         "infer.max_new_tokens=4",
-        "hardware.spec=h200",
     ]
     done = run_clean(prefix / "bin/llmprof", "run", *small, "hydra.run.dir=run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -166,7 +166,7 @@ fn read_places(trace: &Trace, is_op: fn(&str) -> bool, is_range: fn(&str) -> boo
         );
         let end = start.saturating_add(hosts.duration[row]);
         match own.last_mut() {
-            // What is inside an operator is told with it.
+            // Operators inside another one count with it.
             Some(last) if start < last.1 => last.1 = last.1.max(end),
             _ => own.push((start, end)),
         }
